@@ -15,7 +15,6 @@ pub mod follower;
 mod gpus;
 pub mod health;
 pub mod heard;
-mod kinds;
 pub mod ladder_settings;
 pub mod manifest;
 pub mod mdrun_log;

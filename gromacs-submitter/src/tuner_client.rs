@@ -13,8 +13,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::types::Json;
 
+use crate::root_cause;
 use crate::store::Answer;
-use crate::{kinds, root_cause};
 
 /// Longest time for one answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -118,7 +118,6 @@ impl TunerClient {
         nodes: &[NodeShape],
         measured: Vec<MeasuredRun>,
     ) -> Result<Ladder, TunerError> {
-        let most = usize::try_from(limits.max_configurations).unwrap_or(usize::MAX);
         let request = LadderRequest {
             system,
             limits,
@@ -133,10 +132,11 @@ impl TunerClient {
         if reply.rungs.is_empty() {
             return Err(self.unreadable("the ladder is empty"));
         }
-        let rungs = kinds::bound(reply.rungs, nodes, most)
-            .into_iter()
+        let rungs = reply
+            .rungs
+            .iter()
             .zip(1..)
-            .map(|((rung, labels), number)| ladder_rung(&rung, labels, number, &reply.model_version))
+            .map(|(rung, number)| ladder_rung(rung, number, &reply.model_version))
             .collect::<Option<Vec<_>>>()
             .ok_or_else(|| {
                 self.unreadable("a configuration of the ladder has values that are out of range")
@@ -161,12 +161,13 @@ impl TunerClient {
             memory_bytes: reply.memory_bytes,
             hardware_class: reply.hardware_class,
             on_hardware: Vec::new(),
+            node_labels: BTreeMap::new(),
             fits_now: reply.resources.fits_in(room),
             wait_seconds: None,
             alternative: None,
             reason: "what the benchmark measures".to_owned(),
         };
-        let rung = ladder_rung(&rung, BTreeMap::new(), 1, &reply.model_version)
+        let rung = ladder_rung(&rung, 1, &reply.model_version)
             .ok_or_else(|| self.unreadable("the prediction has values that are out of range"))?;
         Ok(Ladder { rungs: vec![rung], answer: answer(reply.notes, reply.model_version) })
     }
@@ -275,19 +276,14 @@ fn answer(notes: Vec<String>, model_version: String) -> Answer {
     Answer { notes: notes.into_iter().take(MOST_NOTES).map(plain).collect(), model_version, chosen: None }
 }
 
-fn ladder_rung(
-    rung: &Rung,
-    node_labels: BTreeMap<String, String>,
-    number: i32,
-    model_version: &str,
-) -> Option<LadderRung> {
+fn ladder_rung(rung: &Rung, number: i32, model_version: &str) -> Option<LadderRung> {
     let finite = |value: f64| value.is_finite().then_some(value);
     Some(LadderRung {
         rung: number,
         cpu_millicores: i32::try_from(rung.resources.cpu_millicores).ok().filter(|cpu| *cpu > 0)?,
         memory_bytes: i64::try_from(rung.resources.memory_bytes).ok().filter(|memory| *memory > 0)?,
         gpus: i32::try_from(rung.resources.gpus).ok()?,
-        node_labels: Json(node_labels),
+        node_labels: Json(rung.node_labels.clone()),
         layout: Json(rung.layout),
         ns_per_day_p10: finite(rung.ns_per_day.p10)?,
         ns_per_day_p50: finite(rung.ns_per_day.p50)?,
@@ -354,6 +350,7 @@ mod tests {
             memory_bytes: 1 << 27,
             hardware_class: "unknown".to_owned(),
             on_hardware: Vec::new(),
+            node_labels: BTreeMap::new(),
             fits_now: true,
             wait_seconds: None,
             alternative: None,

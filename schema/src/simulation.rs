@@ -486,7 +486,7 @@ impl GromacsToTune {
     /// True if it may run on nodes of this shape.
     #[must_use]
     pub fn may_run_on(&self, node: &NodeShape) -> bool {
-        self.node_labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+        node.has(&self.node_labels)
     }
 
     /// True if it minimises an energy, as far as its file is known.
@@ -659,7 +659,7 @@ impl LadderRung {
     /// True if it may run on nodes of this shape, however large they are.
     #[must_use]
     pub fn may_run_on(&self, node: &NodeShape) -> bool {
-        self.node_labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+        node.has(&self.node_labels)
     }
 
     /// True if it is for one kind of node alone.

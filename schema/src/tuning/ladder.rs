@@ -1,5 +1,7 @@
 //! The ladder of configurations: its request and its reply.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Build, Interval, Layout, NodeShape, Resources, SystemDescription};
@@ -201,7 +203,11 @@ pub struct Rung {
     /// The prediction on each class of hardware that can hold it, if there are several: the pod may land on any of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub on_hardware: Vec<HardwareSpeed>,
-    /// True if some node had the capacity free when the request was made.
+    /// Labels that the node must have: the configuration is for a kind of node that is much faster than others that hold as
+    /// much. Missing: any node may run it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_labels: BTreeMap<String, String>,
+    /// True if some node that may run it had the capacity free when the request was made.
     pub fits_now: bool,
     /// Expected wait for capacity in seconds, if the request tells enough to estimate it.
     #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]

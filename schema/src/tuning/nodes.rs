@@ -31,6 +31,14 @@ pub struct NodeShape {
     pub labels: BTreeMap<String, String>,
 }
 
+impl NodeShape {
+    /// True if its nodes have all of these labels.
+    #[must_use]
+    pub fn has(&self, labels: &BTreeMap<String, String>) -> bool {
+        labels.iter().all(|(name, value)| self.labels.get(name) == Some(value))
+    }
+}
+
 /// An amount of each resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]

@@ -71,7 +71,11 @@ proptest! {
         let model = if knows { LEARNED.clone() } else { Model::prior() };
         let Ok(reply) = ladder::build(&model, &asked) else { return Ok(()) };
         for rung in reply.rungs {
+            let is_bound_to = |node: &NodeShape| {
+                rung.node_labels.iter().all(|(name, value)| node.labels.get(name) == Some(value))
+            };
             let holders = asked.nodes.iter().filter(|node| rung.resources.fits_in(&node.allocatable));
+            let holders = holders.filter(|node| is_bound_to(node));
             let alone = |node: &NodeShape| {
                 let request = PredictRequest {
                     system: asked.system.clone(),

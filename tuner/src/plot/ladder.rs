@@ -37,11 +37,12 @@ impl Line<'_> {
         }
     }
 
-    /// True if the configuration lies on this line: the same class may have two, with and without hardware threads.
+    /// True if the configuration lies on this line or close to it, where its layout is for other nodes, too: the same class may
+    /// have two lines, with and without hardware threads.
     fn holds(&self, rung: &Rung) -> bool {
         let is_here = |point: &&CurvePoint| {
             point.resources.cpu_millicores == rung.resources.cpu_millicores
-                && (point.ns_per_day.p50 / rung.ns_per_day.p50 - 1.0).abs() < 0.02
+                && (point.ns_per_day.p50 / rung.ns_per_day.p50 - 1.0).abs() < 0.1
         };
         self.class == rung.hardware_class && self.points.iter().any(is_here)
     }

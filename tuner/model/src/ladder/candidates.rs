@@ -1,10 +1,12 @@
 //! What could be asked for: every useful amount of resources with its best layout.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 use scavenger_schema::bounds::{self, HALF_CORE};
 use scavenger_schema::tuning::{Alternative, Layout, Limits, NodeShape, PriceWeights, Resources};
 
+use super::bound::{Bound, Labels, on_faster_kinds};
 use super::explore::Restart;
 use crate::hardware::{GpuClass, Hardware, hardware_of};
 use crate::layout;
@@ -32,10 +34,14 @@ pub(crate) struct Candidate {
     pub(crate) resources: Resources,
     pub(crate) layout: Layout,
     pub(crate) peak_bytes: u64,
-    /// Median speed in ns per day on the slowest hardware that holds it.
+    /// Median speed in ns per day on the slowest hardware that holds it, or on that to which it is bound.
     pub(crate) speed: f64,
     /// That hardware.
     pub(crate) slowest: Hardware,
+    /// Why it is for this hardware alone; none if it may run wherever it fits.
+    pub(crate) bound: Option<Bound>,
+    /// Median speed on each kind of hardware that holds it, if there are several.
+    pub(crate) on: Vec<(Hardware, f64)>,
     pub(crate) price: f64,
     /// The other of the two best layouts, at a restart on these resources.
     pub(crate) alternative: Option<Alternative>,
@@ -49,8 +55,9 @@ impl Candidate {
 }
 
 /// Nodes whose processors are of the same classes.
-pub(crate) struct Kind {
+pub(crate) struct Kind<'n> {
     pub(crate) hardware: Hardware,
+    pub(crate) nodes: Vec<&'n NodeShape>,
     /// What its nodes offer, without those that offer no more than another.
     pub(crate) offers: Vec<Resources>,
     /// CPU of its nodes in thousandths of a core, ascending, each once.
@@ -66,8 +73,8 @@ fn add(offers: &mut Vec<Resources>, offer: Resources) {
 }
 
 /// Groups nodes by their processors, so that a prediction is made once per kind and not once per shape.
-pub(crate) fn kinds_of(nodes: &[NodeShape]) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> = Vec::new();
+pub(crate) fn kinds_of(nodes: &[NodeShape]) -> Vec<Kind<'_>> {
+    let mut kinds: Vec<Kind<'_>> = Vec::new();
     // Nodes of all sizes have the same labels, and to recognise a product takes many comparisons of texts.
     let mut recognised: BTreeMap<(&BTreeMap<String, String>, bool), Hardware> = BTreeMap::new();
     for node in nodes {
@@ -77,9 +84,11 @@ pub(crate) fn kinds_of(nodes: &[NodeShape]) -> Vec<Kind> {
         let offer = node.allocatable;
         match kinds.iter_mut().find(|kind| kind.hardware == hardware) {
             None => {
-                kinds.push(Kind { hardware, offers: vec![offer], sizes: vec![offer.cpu_millicores] });
+                let (offers, sizes) = (vec![offer], vec![offer.cpu_millicores]);
+                kinds.push(Kind { hardware, nodes: vec![node], offers, sizes });
             }
             Some(kind) => {
+                kind.nodes.push(node);
                 kind.sizes.push(offer.cpu_millicores);
                 add(&mut kind.offers, offer);
             }
@@ -106,18 +115,20 @@ pub(crate) struct Question<'a> {
     pub(crate) model: &'a Model,
     pub(crate) job: &'a Job,
     pub(crate) limits: &'a Limits,
-    pub(crate) kinds: &'a [Kind],
+    pub(crate) kinds: &'a [Kind<'a>],
     /// The processors of the kinds, each once: on CPUs alone, GPUs beside them make no difference.
     pub(crate) processors: Vec<Processors>,
     /// What was learned about them.
     pub(crate) asked: Asked<'a>,
     /// What earlier attempts of the same simulation measured.
     pub(crate) restart: Option<Restart<'a>>,
+    /// What distinguishes kinds of nodes, without GPUs and with them, once it is asked for.
+    pub(crate) labels: [OnceCell<Labels<'a>>; 2],
 }
 
 /// Kinds that are the same for a layout without GPUs.
 pub(crate) struct Processors {
-    hardware: Hardware,
+    pub(crate) hardware: Hardware,
     /// What their nodes offer, GPUs aside, without those that offer no more than another.
     offers: Vec<Resources>,
     /// As [`Kind::sizes`].
@@ -125,7 +136,7 @@ pub(crate) struct Processors {
 }
 
 impl<'a> Question<'a> {
-    pub(crate) fn new(model: &'a Model, job: &'a Job, limits: &'a Limits, kinds: &'a [Kind]) -> Self {
+    pub(crate) fn new(model: &'a Model, job: &'a Job, limits: &'a Limits, kinds: &'a [Kind<'a>]) -> Self {
         let mut processors: Vec<Processors> = Vec::new();
         for kind in kinds {
             let hardware = Hardware { gpu: None, ..kind.hardware };
@@ -143,7 +154,8 @@ impl<'a> Question<'a> {
             one.sizes.dedup();
         }
         let hardware: Vec<Hardware> = kinds.iter().map(|kind| kind.hardware).collect();
-        Self { model, job, limits, kinds, processors, asked: model.about(job, &hardware), restart: None }
+        let (asked, labels) = (model.about(job, &hardware), Default::default());
+        Self { model, job, limits, kinds, processors, asked, restart: None, labels }
     }
 }
 
@@ -163,7 +175,7 @@ fn smooth(cores: u32, suits: impl Fn(u32) -> bool) -> u32 {
 /// Where all nodes have two hardware threads per core, an odd number leaves half a core to others, and kubelets that hand
 /// out whole cores (`full-pcpus-only`) refuse it. Odd is then only a single thread, and the whole of a node, which would be
 /// left in part unused otherwise.
-pub(crate) fn core_counts(kinds: &[Kind], most: u32) -> Vec<u32> {
+pub(crate) fn core_counts(kinds: &[Kind<'_>], most: u32) -> Vec<u32> {
     let mut whole_nodes: Vec<u32> = kinds
         .iter()
         .flat_map(|kind| &kind.offers)
@@ -188,7 +200,8 @@ pub(crate) fn core_counts(kinds: &[Kind], most: u32) -> Vec<u32> {
     counts
 }
 
-/// Every useful amount of resources with its best layout, as far as nodes and limits allow.
+/// Every useful amount of resources with its best layout, as far as nodes and limits allow; after those for any node the
+/// same for each kind that is much faster.
 pub(crate) fn candidates(question: &Question<'_>) -> Vec<Candidate> {
     let &Question { job, limits, kinds, .. } = question;
     let offers = || kinds.iter().flat_map(|kind| &kind.offers);
@@ -221,6 +234,8 @@ pub(crate) fn candidates(question: &Question<'_>) -> Vec<Candidate> {
             found.extend(on_cores.filter(pays).or(all));
         }
     }
+    let bound = on_faster_kinds(question, &found);
+    found.extend(bound);
     found
 }
 
@@ -267,16 +282,18 @@ fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> 
 
     let mut found: Vec<Candidate> = Vec::with_capacity(ranked.len());
     for (_, (layout, resources, peak_bytes)) in ranked {
-        let slowest = holding(question, resources)
-            .map(|hardware| (question.asked.speed(&hardware, layout, cpu_millicores), hardware))
-            .min_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((speed, hardware)) = slowest else { continue };
+        let speed = |hardware: Hardware| (hardware, question.asked.speed(&hardware, layout, cpu_millicores));
+        let on: Vec<(Hardware, f64)> = holding(question, resources).map(speed).collect();
+        let slowest = on.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
+        let Some((hardware, speed)) = slowest else { continue };
         found.push(Candidate {
             resources: *resources,
             layout: *layout,
             peak_bytes: *peak_bytes,
             speed,
             slowest: hardware,
+            bound: None,
+            on: if on.len() > 1 { on } else { Vec::new() },
             price: price_on(&hardware, resources, &limits.weights),
             alternative: None,
         });
@@ -318,6 +335,15 @@ pub(crate) fn holding<'a>(
     let on_gpus = question.kinds.iter().filter(move |kind| resources.gpus > 0 && fits(&kind.offers));
     let on_cpus = on_cpus.map(move |one| on_smallest(one.hardware, &one.sizes));
     on_cpus.chain(on_gpus.map(move |kind| on_smallest(kind.hardware, &kind.sizes)))
+}
+
+/// The hardware on which a candidate may run.
+pub(crate) fn holding_it<'a>(
+    question: &'a Question<'_>,
+    candidate: &'a Candidate,
+) -> impl Iterator<Item = Hardware> + 'a {
+    let kinds = holding(question, &candidate.resources);
+    kinds.filter(|hardware| candidate.bound.is_none() || *hardware == candidate.slowest)
 }
 
 /// What `resources` cost on hardware whose GPUs may be shared.

@@ -6,7 +6,8 @@
 use scavenger_schema::bounds::{Bounds, WHOLE_CORE};
 use scavenger_schema::tuning::{Layout, Limits, Resources};
 
-use super::candidates::{Candidate, Question, holding, price};
+use super::bound;
+use super::candidates::{Candidate, Question, holding_it, price};
 use crate::hardware::Hardware;
 
 /// Speed of a configuration relative to the one before it in its line. More often is a small gain for a whole round of
@@ -117,12 +118,14 @@ pub(crate) fn lines_of(question: &Question<'_>, all: &[Candidate]) -> Vec<Line> 
     lines.collect()
 }
 
-/// True if another candidate asks for no more of anything and is faster, or as fast with less. The price plays no part:
-/// a GPU that is cheap for its speed is of no use while others have it.
+/// True if another candidate that may run wherever this one may asks for no more of anything and is faster, or as fast
+/// with less. The price plays no part: a GPU that is cheap for its speed is of no use while others have it.
 pub(crate) fn is_dominated(one: &Candidate, all: &[Candidate]) -> bool {
     all.iter().any(|other| {
-        let is_less = other.resources != one.resources;
-        is_less && other.resources.fits_in(&one.resources) && other.speed >= one.speed
+        let is_for_more =
+            || other.bound.is_none() || (one.bound.is_some() && hardware_of(one) == hardware_of(other));
+        let is_less = other.resources != one.resources && other.resources.fits_in(&one.resources);
+        other.speed >= one.speed && is_less && is_for_more()
     })
 }
 
@@ -137,16 +140,11 @@ pub(crate) struct Chosen<'l> {
 /// Picks the configurations: of each line the largest that pays, then at steps of speed; fastest first.
 pub(crate) fn choose<'l>(question: &Question<'_>, lines: &'l [Line], all: &[Candidate]) -> Vec<Chosen<'l>> {
     let most = question.limits.max_configurations as usize;
-    let mut by_line: Vec<Vec<Candidate>> = Vec::new();
-    for target in TARGETS {
-        by_line = lines.iter().map(|line| spaced(question, line, target)).collect();
-        if by_line.iter().map(Vec::len).sum::<usize>() <= most {
-            break;
-        }
-    }
+    let mut by_line = by_steps(question, lines, most);
     // Nothing pays where the limit is high and a core of a kind is better than all that it offers: the best counts then.
     if by_line.iter().all(Vec::is_empty) {
-        let best = all.iter().max_by(|a, b| a.value().total_cmp(&b.value()));
+        let best =
+            all.iter().filter(|one| one.bound.is_none()).max_by(|a, b| a.value().total_cmp(&b.value()));
         let place = |best: &&Candidate| lines.iter().position(|line| line.candidates.contains(best));
         if let Some((best, line)) = best.and_then(|best| Some((best, place(&best)?))) {
             by_line[line].push(best.clone());
@@ -169,6 +167,39 @@ pub(crate) fn choose<'l>(question: &Question<'_>, lines: &'l [Line], all: &[Cand
     chosen
 }
 
+/// The configurations of each line, `most` in all if steps of any length allow that. What is for one kind of node alone gives
+/// way to what may run anywhere, the slowest first.
+fn by_steps(question: &Question<'_>, lines: &[Line], most: usize) -> Vec<Vec<Candidate>> {
+    let at = |target: f64, whole: bool| -> Vec<Vec<Candidate>> {
+        lines.iter().map(|line| spaced(question, line, whole, target)).collect()
+    };
+    let count = |by_line: &[Vec<Candidate>]| by_line.iter().map(Vec::len).sum::<usize>();
+    let mut by_line = Vec::new();
+    for target in TARGETS.into_iter().filter(|target| *target >= SPEED_STEP.min) {
+        by_line = at(target, true);
+        if count(&by_line) <= most {
+            break;
+        }
+    }
+    while count(&by_line) > most {
+        let end =
+            |line: &Vec<Candidate>| line.last().filter(|last| last.bound.is_some()).map(|last| last.speed);
+        let ends = by_line.iter_mut().filter_map(|line| Some((end(line)?, line)));
+        let Some((_, line)) = ends.min_by(|(a, _), (b, _)| a.total_cmp(b)) else { break };
+        line.pop();
+    }
+    if count(&by_line) <= most && by_line.iter().flatten().any(|one| one.bound.is_none()) {
+        return by_line;
+    }
+    for target in TARGETS {
+        by_line = at(target, false);
+        if count(&by_line) <= most {
+            break;
+        }
+    }
+    by_line
+}
+
 /// Fastest first; of equal speed what asks for less.
 fn fastest_first(a: &Chosen<'_>, b: &Chosen<'_>) -> std::cmp::Ordering {
     let asks = |one: &Chosen<'_>| {
@@ -178,11 +209,12 @@ fn fastest_first(a: &Chosen<'_>, b: &Chosen<'_>) -> std::cmp::Ordering {
     b.candidate.speed.total_cmp(&a.candidate.speed).then(asks(a).cmp(&asks(b)))
 }
 
-/// The largest that pays, then each time the next at about `target` of the speed before.
-fn spaced(question: &Question<'_>, line: &Line, target: f64) -> Vec<Candidate> {
+/// The largest that pays, then each time the next at about `target` of the speed before; of the `whole` line, or of what may
+/// run anywhere.
+fn spaced(question: &Question<'_>, line: &Line, whole: bool, target: f64) -> Vec<Candidate> {
     let mut found: Vec<Candidate> = Vec::new();
-    let mut rest: Vec<&Candidate> =
-        line.candidates.iter().filter(|candidate| line.pays(candidate, question.limits)).collect();
+    let is_meant = |one: &&Candidate| (whole || one.bound.is_none()) && line.pays(one, question.limits);
+    let mut rest: Vec<&Candidate> = line.candidates.iter().filter(is_meant).collect();
     if rest.is_empty() {
         return found;
     }
@@ -221,7 +253,12 @@ fn raise_memory(question: &Question<'_>, above: &mut [Candidate], bytes: u64) ->
         ..rung.resources
     };
     let same_kinds = |rung: &Candidate| {
-        holding(question, &raised(rung)).count() == holding(question, &rung.resources).count()
+        if rung.resources.memory_bytes >= bytes {
+            return true;
+        }
+        let raised = Candidate { resources: raised(rung), ..rung.clone() };
+        holding_it(question, &raised).count() == holding_it(question, rung).count()
+            && (rung.bound.is_none() || bound::has_label(question, &raised))
     };
     if limits.max_memory_bytes.is_some_and(|most| bytes > most) || !above.iter().all(same_kinds) {
         return false;

@@ -2,15 +2,17 @@
 //!
 //! 1. `candidates`: for every useful amount of resources the best layout that mdrun accepts, on the slowest of the
 //!    kinds of nodes that can hold it.
-//! 2. `lines`: what asks for no less of anything and is no faster than another is left out. The rest is a line per
+//! 2. `bound`: the same for nodes of one kind alone, where that kind is much faster and a label distinguishes it.
+//! 3. `lines`: what asks for no less of anything and is no faster than another is left out. The rest is a line per
 //!    kind of hardware; each begins with the largest configuration that pays and goes down in steps of speed.
-//! 3. `sanity`: where the system is far from what was measured, intervals are wider and a sentence says why.
-//! 4. `explore`: at a restart, the second-best layout has its chance.
-//! 5. `order`: fastest first, or first what would be done first, if the wait for capacity can be estimated.
-//! 6. `shared_gpu`: what several simulations on one GPU would do together, if that is asked.
+//! 4. `sanity`: where the system is far from what was measured, intervals are wider and a sentence says why.
+//! 5. `explore`: at a restart, the second-best layout has its chance.
+//! 6. `order`: fastest first, or first what would be done first, if the wait for capacity can be estimated.
+//! 7. `shared_gpu`: what several simulations on one GPU would do together, if that is asked.
 //!
 //! Ties go to the candidate with less memory, then fewer ranks, so the same request always gives the same ladder.
 
+mod bound;
 mod candidates;
 mod explore;
 #[cfg(any(test, feature = "fixtures"))]
@@ -22,14 +24,17 @@ mod shared_gpu;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use scavenger_schema::bounds::{self, Bounds, HALF_CORE};
 use scavenger_schema::tuning::{
     HardwareSpeed, Interval, LadderReply, LadderRequest, Layout, Limits, NodeShape, PriceWeights, Resources,
     Rung,
 };
 
+use bound::Bound;
 pub(crate) use candidates::MOST_CORES_PER_GPU;
-use candidates::{Candidate, Kind, Question, candidates, holding, kinds_of};
+use candidates::{Candidate, Kind, Question, candidates, holding_it, kinds_of};
 use explore::Restart;
 use lines::{Chosen, choose, lines_of};
 pub(crate) use sanity::{Asking, Sane};
@@ -179,7 +184,7 @@ fn check_limits(limits: &Limits) -> Result<(), FieldError> {
 fn predictions(question: &Question<'_>, candidate: &Candidate) -> Vec<(Hardware, Interval)> {
     let millicores = candidate.resources.cpu_millicores;
     let predict = |hardware: &Hardware| question.asked.predict(hardware, &candidate.layout, millicores);
-    let kinds = holding(question, &candidate.resources);
+    let kinds = holding_it(question, candidate);
     kinds.map(|hardware| (hardware, predict(&hardware).ns_per_day)).collect()
 }
 
@@ -242,6 +247,15 @@ fn describe(question: &Question<'_>, sane: &Sane, chosen: &Chosen<'_>, request: 
         let total = candidate.speed * f64::from(*pods);
         reason.push_str(&format!("; {pods} such simulations share a GPU, {total:.1} ns/day together"));
     }
+    let mut node_labels = BTreeMap::new();
+    if let Some((Bound { than, times }, (label, value))) =
+        candidate.bound.zip(bound::label_of(question, candidate))
+    {
+        let than = class_name(than.cpu, &than, &candidate.layout);
+        reason
+            .push_str(&format!("; for nodes with {label}={value} alone, {times:.1} times as fast as {than}"));
+        node_labels.insert(label.to_owned(), value.to_owned());
+    }
     Rung {
         resources: candidate.resources,
         layout: candidate.layout,
@@ -251,18 +265,20 @@ fn describe(question: &Question<'_>, sane: &Sane, chosen: &Chosen<'_>, request: 
         memory_bytes: candidate.peak_bytes,
         hardware_class,
         on_hardware: on_hardware(candidate, &kinds),
-        fits_now: fits_now(&candidate.resources, &request.nodes),
-        wait_seconds: order::wait_seconds(&candidate.resources, request),
+        fits_now: fits_now(&candidate.resources, &node_labels, &request.nodes),
+        wait_seconds: order::wait_seconds(&candidate.resources, &node_labels, request),
+        node_labels,
         alternative: candidate.alternative,
         reason,
     }
 }
 
-fn fits_now(resources: &Resources, nodes: &[NodeShape]) -> bool {
-    nodes.iter().any(|node| resources.fits_in(node.largest_free.as_ref().unwrap_or(&node.allocatable)))
+fn fits_now(resources: &Resources, labels: &BTreeMap<String, String>, nodes: &[NodeShape]) -> bool {
+    let mut nodes = nodes.iter().filter(|node| node.has(labels));
+    nodes.any(|node| resources.fits_in(node.largest_free.as_ref().unwrap_or(&node.allocatable)))
 }
 
-fn notes(kinds: &[Kind], job: &Job) -> Vec<String> {
+fn notes(kinds: &[Kind<'_>], job: &Job) -> Vec<String> {
     let mut notes = Vec::new();
     if kinds.iter().any(|kind| kind.hardware.cpu.key == UNKNOWN) {
         notes.push(
@@ -275,7 +291,7 @@ fn notes(kinds: &[Kind], job: &Job) -> Vec<String> {
         if kinds.iter().any(|kind| kind.hardware.gpu.is_some_and(|gpu| gpu.key == UNKNOWN)) {
             notes.push("the GPU of some nodes is unknown, so its speeds are uncertain".to_owned());
         }
-        let is_shared = |kind: &Kind| kind.hardware.gpu.is_some_and(|gpu| gpu.pods > 1);
+        let is_shared = |kind: &Kind<'_>| kind.hardware.gpu.is_some_and(|gpu| gpu.pods > 1);
         if kinds.iter().any(is_shared) {
             notes.push(
                 "several pods share the GPUs of some nodes: speeds are those while all of them compute, predicted from \

@@ -1,5 +1,7 @@
 //! In which order configurations are tried: by speed, or by when they would be done.
 
+use std::collections::BTreeMap;
+
 use scavenger_schema::tuning::{LadderRequest, NodeShape, Resources, Rung};
 
 /// Expected wait in seconds until a node has `resources` free, none if the request does not tell enough.
@@ -7,9 +9,14 @@ use scavenger_schema::tuning::{LadderRequest, NodeShape, Resources, Rung};
 /// What a node lacks comes free as its pods are replaced: of a node that is turned over in an hour, a tenth in six
 /// minutes. Of several equal nodes any will do, so the wait is shared among them, and of several shapes the one with the
 /// shortest wait counts.
-pub(crate) fn wait_seconds(resources: &Resources, request: &LadderRequest) -> Option<f64> {
+pub(crate) fn wait_seconds(
+    resources: &Resources,
+    labels: &BTreeMap<String, String>,
+    request: &LadderRequest,
+) -> Option<f64> {
     let turnover = request.turnover_seconds?;
-    let holders = request.nodes.iter().filter(|node| resources.fits_in(&node.allocatable));
+    let holders =
+        request.nodes.iter().filter(|node| node.has(labels) && resources.fits_in(&node.allocatable));
     let waits: Option<Vec<f64>> = holders
         .map(|node| Some(turnover * shortfall(resources, node)? / f64::from(node.count.max(1))))
         .collect();

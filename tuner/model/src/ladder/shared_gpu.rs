@@ -24,7 +24,9 @@ pub(crate) fn shared_gpus(question: &Question<'_>, all: &[Candidate]) -> Vec<Sha
     let mut classes: Vec<(String, f64)> = Vec::new();
     // A share of a GPU is divided no further.
     let is_whole = |candidate: &&Candidate| {
-        candidate.resources.gpus == 1 && candidate.slowest.gpu.is_some_and(|gpu| gpu.pods == 1)
+        candidate.resources.gpus == 1
+            && candidate.bound.is_none()
+            && candidate.slowest.gpu.is_some_and(|gpu| gpu.pods == 1)
     };
     for candidate in all.iter().filter(is_whole) {
         let class = class_name(candidate.slowest.cpu, &candidate.slowest, &candidate.layout);

@@ -65,10 +65,12 @@ fn nodes_that_keep_a_core_for_the_system_are_used_nearly_whole() {
         let first = rungs[0].resources.cpu_millicores;
         assert!(first == cores * 1000 || first == nearly * 1000, "{cores}: {first}");
         assert!(first <= 128_000 || rungs[0].layout.ntmpi > 1);
-        let kinds = kinds_of(&[zen3(cores, 384)]);
+        let nodes = [zen3(cores, 384)];
+        let kinds = kinds_of(&nodes);
         assert!(core_counts(&kinds, cores).contains(&nearly), "{cores}");
     }
-    let kinds = kinds_of(&[zen3(96, 384)]);
+    let nodes = [zen3(96, 384)];
+    let kinds = kinds_of(&nodes);
     assert!(core_counts(&kinds, 96).len() < 40, "each count costs time");
 }
 
@@ -142,7 +144,9 @@ fn a_gpu_leaves_out_no_configuration_without_one() {
 fn the_price_of_a_gpu_leaves_out_no_configuration() {
     let mut request = request(water(100_000), gpu_node_and_large_node());
     let without_gpus = |request: &LadderRequest| -> Vec<u32> {
-        millicores(&ladder(request).into_iter().filter(|rung| rung.resources.gpus == 0).collect::<Vec<_>>())
+        // What is for one kind of node alone gives way to the others.
+        let is_meant = |rung: &Rung| rung.resources.gpus == 0 && rung.node_labels.is_empty();
+        millicores(&ladder(request).into_iter().filter(is_meant).collect::<Vec<_>>())
     };
     let mut seen = Vec::new();
     for price in [0.0, 10.0, 1e6] {
@@ -167,13 +171,136 @@ fn each_kind_of_node_keeps_its_own_line() {
     assert_eq!((most("zen4"), most("neoverse-n1")), (Some(96_000), Some(32_000)));
 }
 
+/// The configurations for nodes with this label alone, or for any node.
+fn line<'r>(rungs: &'r [Rung], label: Option<&str>) -> Vec<&'r Rung> {
+    let value = |rung: &Rung| rung.node_labels.values().next().cloned();
+    rungs.iter().filter(|rung| value(rung).as_deref() == label).collect()
+}
+
+#[test]
+fn a_fast_kind_with_small_nodes_keeps_its_own_line() {
+    let slow = labelled(&node(128_000, 256), &[(INSTANCE, "m6g.metal")], 0);
+    let fast = labelled(&node(32_000, 128), &[(INSTANCE, "m7a.8xlarge")], 0);
+    let rungs = ladder(&request(water(1_000_000), vec![slow, fast]));
+    assert!(rungs.len() <= 12, "{}", rungs.len());
+    let (anywhere, on_fast) = (line(&rungs, None), line(&rungs, Some("m7a.8xlarge")));
+    assert_eq!(anywhere.len() + on_fast.len(), rungs.len());
+    let cores = |rungs: &[&Rung]| -> Vec<u32> {
+        rungs.iter().map(|rung| rung.resources.cpu_millicores / 1000).collect()
+    };
+    assert_eq!((cores(&anywhere)[0], cores(&on_fast)[0]), (128, 32));
+    assert!(
+        on_fast.len() >= 3 && cores(&on_fast).last().is_some_and(|least| *least <= 8),
+        "{:?}",
+        cores(&on_fast)
+    );
+    assert_eq!(
+        rungs.last().map(|rung| (rung.resources.cpu_millicores, rung.node_labels.len())),
+        Some((500, 0))
+    );
+    assert!(anywhere.iter().all(|rung| rung.hardware_class == "neoverse-n1"));
+    for rung in &on_fast {
+        assert_eq!(rung.hardware_class, "zen4");
+        assert!(rung.on_hardware.is_empty() && rung.fits_now);
+        assert!(rung.reason.contains("for nodes with node.kubernetes.io/instance-type=m7a.8xlarge alone, "));
+    }
+    for line in [anywhere, on_fast] {
+        for pair in line.windows(2) {
+            let share = pair[1].ns_per_day.p50 / pair[0].ns_per_day.p50;
+            // From 3 cores the next step is to 1.
+            let sizes_allow = pair[0].resources.cpu_millicores > 3000;
+            assert!(
+                share <= 0.6 && (share >= 0.35 || !sizes_allow),
+                "{share} from {:?} to {:?}",
+                pair[0],
+                pair[1]
+            );
+        }
+    }
+}
+
+#[test]
+fn a_fast_gpu_beside_a_slow_one_keeps_its_own_line() {
+    let with = |product: &str, cores: u32| {
+        labelled(&node(cores * 1000, 128), &[("nvidia.com/gpu.product", product)], 1)
+    };
+    let rungs =
+        ladder(&request(water(500_000), vec![with("Tesla-T4", 64), with("NVIDIA-A100-SXM4-40GB", 16)]));
+    let on_fast = line(&rungs, Some("NVIDIA-A100-SXM4-40GB"));
+    assert!(!on_fast.is_empty() && on_fast.iter().all(|rung| rung.hardware_class.ends_with("+a100")));
+    assert_eq!(rungs[0], *on_fast[0]);
+    assert!(line(&rungs, None).iter().any(|rung| rung.resources.gpus == 1));
+}
+
+#[test]
+fn what_is_for_one_kind_gives_way_to_what_may_run_anywhere() {
+    let slow = labelled(&node(128_000, 256), &[(INSTANCE, "m6g.metal")], 0);
+    let fast = labelled(&node(32_000, 128), &[(INSTANCE, "m7a.8xlarge")], 0);
+    let mut asked = request(water(1_000_000), vec![slow.clone(), fast]);
+    let anywhere = ladder(&request(asked.system.clone(), vec![slow]));
+    for most in [1, 2, 4, 6] {
+        asked.limits.max_configurations = most;
+        let rungs = ladder(&asked);
+        assert!(rungs.len() <= most as usize);
+        assert!(line(&rungs, None)[0].resources.cpu_millicores == anywhere[0].resources.cpu_millicores);
+        assert_eq!(line(&rungs, Some("m7a.8xlarge")).len(), 0, "{most} are too few for two lines");
+    }
+}
+
+#[test]
+fn the_label_is_one_that_no_other_kind_has_and_most_nodes_of_this_one_do() {
+    let arch = ("kubernetes.io/arch", "amd64");
+    let of = |count: u32, cores: u32, labels: &[(&str, &str)]| NodeShape {
+        count,
+        ..labelled(&node(cores * 1000, 64), labels, 0)
+    };
+    let large = of(2, 32, &[arch, (INSTANCE, "m7a.8xlarge")]);
+    let small = of(7, 16, &[arch, (INSTANCE, "m7a.4xlarge")]);
+    let other = of(1, 64, &[arch, (INSTANCE, "m5a.16xlarge")]);
+    let mut all = request(water(1_000_000), vec![large.clone(), small, other.clone()]);
+    all.limits.max_configurations = 20;
+    let rungs = ladder(&all);
+    let sizes = |label| millicores(&line(&rungs, Some(label)).into_iter().cloned().collect::<Vec<_>>());
+    assert_eq!(sizes("m7a.8xlarge"), [32_000], "what the smaller ones cannot hold");
+    let of_most = sizes("m7a.4xlarge");
+    assert!(of_most.len() > 2 && of_most.iter().all(|cpu| *cpu <= 16_000), "{of_most:?}");
+    // Capacity on nodes of other kinds is none for it.
+    let none = Resources { cpu_millicores: 0, memory_bytes: 0, gpus: 0 };
+    let busy = NodeShape { largest_free: Some(none), ..large };
+    let rungs = ladder(&request(water(1_000_000), vec![busy, other]));
+    assert!(line(&rungs, Some("m7a.8xlarge")).iter().all(|rung| !rung.fits_now));
+    assert!(line(&rungs, None).iter().all(|rung| rung.fits_now));
+}
+
+#[test]
+fn where_no_label_distinguishes_the_kinds_nothing_is_bound() {
+    let nfd = |family: &str, model: &str, more: &[(&str, &str)]| {
+        let own = [
+            ("feature.node.kubernetes.io/cpu-model.vendor_id", "AMD"),
+            ("feature.node.kubernetes.io/cpu-model.family", family),
+            ("feature.node.kubernetes.io/cpu-model.id", model),
+        ];
+        labelled(&node(32_000, 64), &[&own[..], more].concat(), 0)
+    };
+    // Naples and Genoa: the family or the model tells.
+    let differ = ladder(&request(water(1_000_000), vec![nfd("23", "1", &[]), nfd("25", "17", &[])]));
+    assert!(!line(&differ, Some("17")).is_empty(), "{differ:?}");
+    // Hardware threads are a label too, but none that stands for a kind.
+    let threads = [("feature.node.kubernetes.io/cpu-hardware_multithreading", "true")];
+    let cores = [("feature.node.kubernetes.io/cpu-hardware_multithreading", "false")];
+    let same = vec![nfd("25", "17", &threads), nfd("25", "17", &cores)];
+    assert!(ladder(&request(water(1_000_000), same)).iter().all(|rung| rung.node_labels.is_empty()));
+}
+
 #[test]
 fn efficiency_is_parallel_efficiency_on_the_same_hardware() {
     let mut request = request(water(100_000), gpu_node_and_large_node());
     request.limits.max_configurations = 12;
     let rungs = ladder(&request);
-    let smallest = rungs.iter().rfind(|rung| rung.resources.cpu_millicores >= 1000);
-    for rung in rungs.iter().filter(|rung| rung.resources.gpus == 0 && rung.hardware_class == "zen3") {
+    let smallest =
+        rungs.iter().rfind(|rung| rung.resources.cpu_millicores >= 1000 && rung.node_labels.is_empty());
+    let anywhere = |rung: &&Rung| rung.resources.gpus == 0 && rung.node_labels.is_empty();
+    for rung in rungs.iter().filter(anywhere).filter(|rung| rung.hardware_class == "zen3") {
         let per_core = |rung: &Rung| rung.ns_per_day.p50 / f64::from(rung.resources.cpu_millicores);
         let smallest = smallest.expect("there is a configuration of a core");
         let against_one = per_core(rung) / per_core(smallest) * smallest.efficiency;
@@ -184,7 +311,7 @@ fn efficiency_is_parallel_efficiency_on_the_same_hardware() {
     // What the GPU costs plays no part.
     request.limits.weights.gpu = 1e-3;
     for (cheap, rung) in ladder(&request).iter().zip(&rungs) {
-        if cheap.resources == rung.resources {
+        if cheap.resources == rung.resources && cheap.node_labels == rung.node_labels {
             assert_eq!(cheap.efficiency, rung.efficiency);
         }
     }
@@ -217,7 +344,7 @@ fn a_rung_is_predicted_for_the_slowest_node_that_can_hold_it() {
     let slow = labelled(&node(8000, 64), &[(INSTANCE, "m6g.2xlarge")], 0);
     let fast = labelled(&node(32_000, 64), &[(INSTANCE, "m7a.8xlarge")], 0);
     let rungs = ladder(&request(water(300_000), vec![fast, slow]));
-    for rung in &rungs {
+    for rung in rungs.iter().filter(|rung| rung.node_labels.is_empty()) {
         let expected = if rung.resources.cpu_millicores > 8000 { "zen4" } else { "neoverse-n1" };
         assert_eq!(rung.hardware_class, expected, "{}", rung.resources.cpu_millicores);
     }
@@ -313,6 +440,12 @@ prop_compose! {
     }
 }
 
+/// True if both are for the same kind of node alone.
+fn is_for_the_same(one: &Candidate, rung: &Rung) -> bool {
+    let class = class_name(one.slowest.cpu, &one.slowest, &one.layout);
+    one.bound.is_some() && !rung.node_labels.is_empty() && class == rung.hardware_class
+}
+
 /// The rule for the first configuration of all once more, slowly and from its definition.
 fn pays_and_is_not_dominated(request: &LadderRequest, rung: &Rung) -> bool {
     let job = Job::new(&request.system, None).expect("the system should be right");
@@ -320,8 +453,9 @@ fn pays_and_is_not_dominated(request: &LadderRequest, rung: &Rung) -> bool {
     let question = Question::new(&model, &job, &request.limits, &kinds);
     let all = candidates(&question);
     let asks = |one: &&Candidate| {
-        (one.resources.cpu_millicores, one.resources.gpus)
-            == (rung.resources.cpu_millicores, rung.resources.gpus)
+        (one.resources.cpu_millicores, one.resources.gpus, one.bound.is_some())
+            == (rung.resources.cpu_millicores, rung.resources.gpus, !rung.node_labels.is_empty())
+            && (one.speed / rung.ns_per_day.p50 - 1.0).abs() < 1e-9
     };
     let one = all.iter().find(asks).expect("configurations are candidates");
     let of_kind = |other: &&Candidate| {
@@ -346,6 +480,7 @@ proptest! {
         prop_assert!(!rungs.is_empty() && rungs.len() <= request.limits.max_configurations as usize);
 
         prop_assert!(rungs.iter().all(|rung| pays_and_is_not_dominated(&request, rung)));
+        prop_assert!(rungs.iter().any(|rung| rung.node_labels.is_empty()), "nobody waits for one kind alone");
         let system = System::check(&request.system).expect("the system should be right");
         for rung in &rungs {
             let asked = rung.resources;
@@ -358,7 +493,8 @@ proptest! {
             prop_assert!(request.limits.max_cpu_millicores.is_none_or(|most| asked.cpu_millicores <= most));
             prop_assert!(request.limits.max_gpus.is_none_or(|most| asked.gpus <= most));
             prop_assert!(request.nodes.iter().any(|node| asked.fits_in(&node.allocatable)));
-            let fits = request.nodes.iter().any(|n| asked.fits_in(&n.largest_free.unwrap_or(n.allocatable)));
+            let fits = request.nodes.iter().filter(|node| node.has(&rung.node_labels))
+                .any(|n| asked.fits_in(&n.largest_free.unwrap_or(n.allocatable)));
             prop_assert_eq!(rung.fits_now, fits);
             let gpu = request.nodes.iter().filter(|node| node.allocatable.gpus > 0)
                 .map(|node| crate::hardware::gpu_from_labels(&node.labels))
@@ -402,6 +538,7 @@ proptest! {
         for rung in &reply.rungs {
             let dominated = others.iter().find(|other| {
                 other.resources != rung.resources
+                    && (other.bound.is_none() || is_for_the_same(other, rung))
                     && other.resources.fits_in(&rung.resources)
                     && other.speed > rung.ns_per_day.p50
             });
