@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use postgres::{as_role, empty_database, migrated_store, store};
 use rows::{any, rung};
 use scavenger_schema::simulation::{RowStatus, State};
-use scavenger_schema::tuning::CycleTable;
+use scavenger_schema::tuning::{CycleTable, SystemDescription};
 use scavenger_vocabulary::Outcome;
 
 const ANSWER: &str = include_str!("fixtures/inspection-2022.txt");
@@ -432,11 +432,12 @@ async fn a_whole_life_is_written_down() {
             .await
             .expect("should read");
     assert_eq!(beside, (Some(8000), Some(3000)));
-    let earlier = store.measured_runs(id, 2).await.expect("should read");
+    let system = claim.row.system.description().expect("should have atoms");
+    let earlier = store.measured_runs(id, &system, 2).await.expect("should read");
     assert_eq!(earlier.len(), 1);
     assert_eq!((earlier[0].ns_per_day, earlier[0].layout), (41.5, ladder[1].layout.0));
     assert!(
-        store.measured_runs(id, 1).await.expect("should read").is_empty(),
+        store.measured_runs(id, &system, 1).await.expect("should read").is_empty(),
         "only earlier submissions count"
     );
     assert!(store.kills(id).await.expect("should read").is_empty(), "nothing was killed");
@@ -467,9 +468,11 @@ async fn a_whole_life_is_written_down() {
         .await
         .expect("should insert");
     }
-    let earlier = store.measured_runs(id, 2).await.expect("should read");
-    let speeds: Vec<f64> = earlier.iter().map(|run| run.ns_per_day).collect();
-    assert_eq!(speeds, [31.0, 30.0, 70.0], "what ran on the kind of the newest of its size");
+    assert_eq!(
+        speeds(&store, id, &system).await,
+        [31.0, 30.0, 70.0],
+        "what ran on the kind of the newest of its size"
+    );
     let first_step: Option<i64> =
         sqlx::query_scalar("select first_step from gromacs_attempt where attempt = 1")
             .fetch_one(store.pool())
@@ -489,6 +492,50 @@ async fn a_whole_life_is_written_down() {
     assert_eq!(story["row"]["run_seconds"].as_i64(), Some(60));
     assert!(store.show(id + 1).await.expect("should ask").is_none());
     assert_eq!(store.count_by_state().await.expect("should count"), [("completed".to_owned(), 1)]);
+    another_row_of_its_system_learns_of_it(&store, id, &system).await;
+}
+
+/// What a second submission of a row would learn of.
+async fn speeds(store: &Store, id: i64, system: &SystemDescription) -> Vec<f64> {
+    let earlier = store.measured_runs(id, system, 2).await.expect("should read");
+    earlier.iter().map(|run| run.ns_per_day).collect()
+}
+
+/// Rows of the same owner and system count after a row's own, as far as they ran on the same kind of node.
+async fn another_row_of_its_system_learns_of_it(store: &Store, id: i64, system: &SystemDescription) {
+    // It learns of what the first one recorded, and another system does not.
+    let other = store.add(&new_row("water/second.tpr")).await.expect("should add");
+    let longer = SystemDescription { nsteps: 9_000_000, ..system.clone() };
+    assert_eq!(speeds(store, other, &longer).await, [41.5]);
+    let larger = SystemDescription { atoms: system.atoms + 3, ..system.clone() };
+    assert!(speeds(store, other, &larger).await.is_empty());
+    for (class, speed) in [("zen2", 33.0), ("zen3", 45.0)] {
+        sqlx::query(
+            "insert into gromacs_observation (row_id, submission, attempt, owner, source, atoms, system, cpu_millicores,
+                gpus, layout, node_labels, hardware_class, ns_per_day, steps, wall_seconds)
+            select $1, 1, ($3::double precision)::integer, owner, source, atoms, system, cpu_millicores, gpus, layout,
+                node_labels, $2, $3::double precision, steps, wall_seconds
+            from gromacs_observation where ns_per_day = 41.5",
+        )
+        .bind(other)
+        .bind(class)
+        .bind(speed)
+        .execute(store.pool())
+        .await
+        .expect("should insert");
+    }
+    let both = speeds(store, id, system).await;
+    assert_eq!(both, [31.0, 30.0, 70.0, 33.0], "its own first, then others' on the same kind");
+    sqlx::query(
+        "insert into gromacs_observation (row_id, submission, attempt, owner, source, atoms, system, cpu_millicores,
+            gpus, layout, node_labels, hardware_class, ns_per_day, steps, wall_seconds)
+        select row_id, 2, attempt, 'somebody', source, atoms, system, cpu_millicores, gpus, layout, node_labels,
+            hardware_class, 34, steps, wall_seconds from gromacs_observation where ns_per_day = 33",
+    )
+    .execute(store.pool())
+    .await
+    .expect("should insert");
+    assert_eq!(speeds(store, id, system).await, both, "what others own says nothing");
 }
 
 #[tokio::test]

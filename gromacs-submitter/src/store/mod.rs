@@ -21,7 +21,7 @@ use scavenger_schema::bounds;
 use scavenger_schema::simulation::{
     EVENT_CHANNEL, GromacsToTune, LadderRung, MIGRATIONS, NOTIFY_CHANNEL, RowStatus,
 };
-use scavenger_schema::tuning::{Layout, MeasuredRun};
+use scavenger_schema::tuning::{Layout, MeasuredRun, SystemDescription};
 use scavenger_vocabulary::Reason;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow};
@@ -65,6 +65,9 @@ use columns;
 
 /// Longest wait for a row that somebody else holds.
 const LOCK_TIMEOUT: &str = "5s";
+
+/// Newest runs of the queue among which those of other rows of a system are looked for.
+const NEWEST_RUNS: i64 = 2000;
 
 /// The database.
 #[derive(Debug, Clone)]
@@ -369,28 +372,51 @@ impl Store {
         .await?)
     }
 
-    /// What attempts of a row measured before a submission, newest first: as much as a request to the tuner holds. Of
-    /// equal resources only those count that ran on the same class of hardware as the newest: of two layouts on two kinds
-    /// of nodes nobody knows which is the better one.
+    /// What attempts of a row measured before a submission, newest first, and then what the newest runs of its owner's other
+    /// rows of the same system did: as much as a request to the tuner holds. Of equal resources only those count that ran on
+    /// the same class of hardware as the row's newest: of two layouts on two kinds of nodes nobody knows which is the better
+    /// one.
     ///
     /// # Errors
     /// The database's.
-    pub async fn measured_runs(&self, row: i64, submission: i32) -> Result<Vec<MeasuredRun>, StoreError> {
+    pub async fn measured_runs(
+        &self,
+        row: i64,
+        system: &SystemDescription,
+        submission: i32,
+    ) -> Result<Vec<MeasuredRun>, StoreError> {
         let runs: Vec<(i32, Json<Layout>, f64)> = sqlx::query_as(
-            "select cpu_millicores, layout, ns_per_day from (
-                select l.cpu_millicores, l.layout, a.ns_per_day, a.submission, a.attempt, a.hardware_class,
-                    first_value(a.hardware_class) over (partition by l.cpu_millicores, l.gpus
-                        order by a.submission desc, a.attempt desc) as newest_class
+            "with own as (
+                select l.cpu_millicores, l.gpus, l.layout, a.ns_per_day, a.hardware_class, true as is_own,
+                    row_number() over (order by a.submission, a.attempt) as age
                 from gromacs_attempt a
                 join gromacs_ladder l on l.row_id = a.row_id and l.submission = a.submission and l.rung = a.rung
-                where a.row_id = $1 and a.submission < $2 and a.ns_per_day > 0 and a.hardware_class is not null
-            ) as runs
+                where a.row_id = $1 and a.submission < $2
+            ), newest as materialized (
+                -- Not all of them: a question must not read the whole table.
+                select * from gromacs_observation order by observation_time desc limit $5
+            ), others as (
+                select o.cpu_millicores, o.gpus, o.layout, o.ns_per_day, o.hardware_class, false as is_own,
+                    row_number() over (order by o.observation_time) as age
+                from newest o
+                where o.row_id <> $1 and o.owner = (select owner from gromacs_to_tune where id = $1)
+                    and o.system - 'nsteps' = $4 - 'nsteps'
+            ), runs as (
+                select cpu_millicores, layout, ns_per_day, is_own, age, hardware_class,
+                    first_value(hardware_class) over (partition by cpu_millicores, gpus
+                        order by is_own desc, age desc) as newest_class
+                from (select * from own union all select * from others) as runs
+                where ns_per_day > 0 and hardware_class is not null
+            )
+            select cpu_millicores, layout, ns_per_day from runs
             where hardware_class = newest_class
-            order by submission desc, attempt desc limit $3",
+            order by is_own desc, age desc limit $3",
         )
         .bind(row)
         .bind(submission)
         .bind(i64::try_from(bounds::MEASURED_RUNS.max).unwrap_or(i64::MAX))
+        .bind(Json(system))
+        .bind(NEWEST_RUNS)
         .fetch_all(&self.pool)
         .await?;
         let measured = |(cpu, layout, ns_per_day): (i32, Json<Layout>, f64)| {

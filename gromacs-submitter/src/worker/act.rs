@@ -126,9 +126,9 @@ impl Worker {
         let limits = chosen.within(&limits);
         // A restart on resources that were measured is a free experiment: the tuner may choose another layout.
         let status = &row.status;
-        // What several measured side by side says nothing of one.
+        // What other rows of the same system tried counts as well. What several measured side by side says nothing of one.
         let measured = if !row.is_multidir() && (status.submission > 1 || status.interruptions > 0) {
-            self.store.measured_runs(row.id, status.submission.saturating_add(1)).await?
+            self.store.measured_runs(row.id, &system, status.submission.saturating_add(1)).await?
         } else {
             Vec::new()
         };
