@@ -363,9 +363,10 @@ pub struct RecommendOptions {
     ///
     /// Cores and memory, then GPUs and labels that tell the hardware, such as
     /// `64,256Gi,gpus=1,nvidia.com/gpu.product=NVIDIA-A100` or `16,64Gi,node.kubernetes.io/instance-type=m6i.4xlarge`.
+    /// `count=N` says how many there are, `free=CORES` how many cores are free on the one with the most.
     #[arg(
         long,
-        value_name = "CORES,MEMORY[,gpus=N][,LABEL=VALUE]",
+        value_name = "CORES,MEMORY[,gpus=N][,count=N][,free=CORES][,LABEL=VALUE]",
         value_parser = node_argument,
         help_heading = "Scheduling"
     )]
@@ -401,6 +402,11 @@ pub struct RecommendOptions {
     /// Most configurations to print [default: 12]
     #[arg(long, value_name = "N", help_heading = "Scheduling")]
     pub max_configurations: Option<u32>,
+    /// Order configurations by their expected finish: pods of a node have been replaced by others after DURATION on average
+    ///
+    /// Wait and run together, as in 2h. Needs --nsteps, and free= in each --node.
+    #[arg(long, value_name = "DURATION", value_parser = turnover, help_heading = "Scheduling")]
+    pub turnover: Option<f64>,
     /// Show what up to N simulations on one GPU would do together, 1 to 4 [default: 1]
     ///
     /// Predicted from published figures and never run.
@@ -454,12 +460,21 @@ fn duration(text: &str) -> Result<Duration, String> {
     Ok(wanted)
 }
 
+/// Seconds in which pods are replaced, in the bounds of the request.
+fn turnover(text: &str) -> Result<f64, String> {
+    let parsed: jiff::SignedDuration =
+        text.parse().map_err(|_| "write a duration with its unit, such as 30m or 2h".to_owned())?;
+    let scavenger_schema::bounds::Bounds { min, max } = scavenger_schema::bounds::TURNOVER_SECONDS;
+    let seconds = parsed.as_secs_f64();
+    if (min..=max).contains(&seconds) { Ok(seconds) } else { Err("must be 1s to 720h".to_owned()) }
+}
+
 fn body_limit(text: &str) -> Result<usize, String> {
     let bytes: usize = text.parse().map_err(|_| "write a number of bytes".to_owned())?;
     if (1024..=64 << 20).contains(&bytes) { Ok(bytes) } else { Err("must be 1024 to 67108864".to_owned()) }
 }
 
-/// `16,64Gi,gpus=1,label=value`
+/// `16,64Gi,gpus=1,count=8,free=4,label=value`
 fn node_argument(text: &str) -> Result<scavenger_schema::tuning::NodeShape, String> {
     let mut parts = text.split(',');
     let cores = parts.next().unwrap_or_default();
@@ -478,15 +493,32 @@ fn node_argument(text: &str) -> Result<scavenger_schema::tuning::NodeShape, Stri
         largest_free: None,
         labels: std::collections::BTreeMap::new(),
     };
+    let mut free = None;
     for part in parts {
         let (key, value) = part.split_once('=').ok_or_else(|| format!("{part:?} is not LABEL=VALUE"))?;
-        if key == "gpus" {
-            node.allocatable.gpus =
-                value.parse().map_err(|_| format!("{value:?} is not a number of GPUs"))?;
-        } else {
-            node.labels.insert(key.to_owned(), value.to_owned());
+        match key {
+            "gpus" => {
+                node.allocatable.gpus =
+                    value.parse().map_err(|_| format!("{value:?} is not a number of GPUs"))?;
+            }
+            "count" => {
+                node.count = value.parse().map_err(|_| format!("{value:?} is not a number of nodes"))?;
+            }
+            "free" => {
+                let milli = scavenger_schema::quantity::parse_milli(value)
+                    .map_err(|error| format!("cannot read the free cores {value:?}: {error}"))?;
+                let within =
+                    u32::try_from(milli).ok().filter(|milli| *milli <= node.allocatable.cpu_millicores);
+                free = Some(within.ok_or_else(|| format!("{value} cores cannot be free of {cores}"))?);
+            }
+            _ => {
+                node.labels.insert(key.to_owned(), value.to_owned());
+            }
         }
     }
+    // The cores decide: memory and GPUs are taken to be free.
+    node.largest_free =
+        free.map(|cpu_millicores| scavenger_schema::tuning::Resources { cpu_millicores, ..node.allocatable });
     Ok(node)
 }
 
@@ -511,13 +543,40 @@ mod tests {
     }
 
     #[test]
+    fn a_turnover_has_a_unit_and_the_bounds_of_the_request() {
+        assert_eq!((turnover("2h"), turnover("90s")), (Ok(7200.0), Ok(90.0)));
+        for bad in ["2", "0s", "-1h", "721h", ""] {
+            assert!(turnover(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn nodes_are_read_from_one_argument() {
         let node = node_argument("1500m,4Gi,gpus=2,a/b=c").expect("the node should be read");
         assert_eq!(node.allocatable.cpu_millicores, 1500);
         assert_eq!(node.allocatable.memory_bytes, 4 << 30);
         assert_eq!(node.allocatable.gpus, 2);
         assert_eq!(node.labels["a/b"], "c");
-        for bad in ["", "4", "x,4Gi", "4,x", "4,4Gi,gpus=x", "4,4Gi,label", "-4,4Gi", "99999999999,4Gi"] {
+        assert_eq!((node.count, node.largest_free), (1, None));
+        let busy = node_argument("16,64Gi,count=8,free=4500m").expect("the node should be read");
+        assert_eq!((busy.count, busy.labels.len()), (8, 0));
+        assert_eq!(
+            busy.largest_free.map(|free| (free.cpu_millicores, free.memory_bytes)),
+            Some((4500, 64 << 30))
+        );
+        for bad in [
+            "",
+            "4",
+            "x,4Gi",
+            "4,x",
+            "4,4Gi,gpus=x",
+            "4,4Gi,label",
+            "-4,4Gi",
+            "99999999999,4Gi",
+            "4,4Gi,free=5",
+            "4,4Gi,free=-1",
+            "4,4Gi,count=x",
+        ] {
             assert!(node_argument(bad).is_err(), "{bad}");
         }
     }
