@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use scavenger_schema::rules;
 use scavenger_schema::tuning::Benchmark;
+use sqlx::PgConnection;
 use sqlx::types::Json;
 
 use crate::observations::{PATIENCE, Source};
@@ -76,47 +77,66 @@ impl From<sqlx::Error> for InsertError {
     }
 }
 
-/// Inserts a row for each benchmark, all or none, and returns their numbers. With `dry_run` the database tries it and
-/// takes it back.
+/// Inserts a row for each benchmark, all or none. `copies` is the place of a benchmark and how often it is run again: these
+/// rows begin together when the others are completed. Returns the numbers of the first rows and of the copies. With
+/// `dry_run` the database tries it and takes it back.
 pub async fn insert(
     source: &Source,
     target: &Target,
     benchmarks: &[Benchmark],
+    copies: Option<(usize, u32)>,
     dry_run: bool,
-) -> Result<Vec<i64>, InsertError> {
+) -> Result<(Vec<i64>, Vec<i64>), InsertError> {
     let all = async {
         let mut transaction = source.pool().begin().await?;
         let mut rows = Vec::new();
         for benchmark in benchmarks {
-            let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
-            let row: i64 = sqlx::query_scalar(
-                "insert into gromacs_to_tune (kind, namespace, persistent_volume_claim, image, run_as_user, priority,
-                    nsteps, benchmark_atoms, benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus,
-                    benchmark_node_labels)
-                values ('calibration', $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) returning id",
-            )
-            .bind(&target.namespace)
-            .bind(&target.persistent_volume_claim)
-            .bind(&target.image)
-            .bind(target.run_as_user)
-            .bind(target.priority)
-            .bind(benchmark.system.nsteps)
-            .bind(i32::try_from(benchmark.system.atoms).unwrap_or(i32::MAX))
-            .bind(count(benchmark.layout.ntmpi))
-            .bind(count(benchmark.layout.ntomp))
-            .bind(count(benchmark.layout.npme))
-            .bind(count(benchmark.layout.gpus))
-            .bind(Json(&target.node_labels))
-            .fetch_one(&mut *transaction)
-            .await?;
-            rows.push(row);
+            rows.push(insert_one(&mut transaction, target, benchmark, &[]).await?);
+        }
+        let mut beside = Vec::new();
+        if let Some((benchmark, count)) =
+            copies.and_then(|(place, count)| Some((benchmarks.get(place)?, count)))
+        {
+            for _ in 0..count {
+                beside.push(insert_one(&mut transaction, target, benchmark, &rows).await?);
+            }
         }
         if dry_run {
             transaction.rollback().await?;
         } else {
             transaction.commit().await?;
         }
-        Ok(rows)
+        Ok((rows, beside))
     };
     tokio::time::timeout(PATIENCE, all).await.map_err(|_| InsertError::Timeout)?
+}
+
+async fn insert_one(
+    connection: &mut PgConnection,
+    target: &Target,
+    benchmark: &Benchmark,
+    after: &[i64],
+) -> sqlx::Result<i64> {
+    let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
+    sqlx::query_scalar(
+        "insert into gromacs_to_tune (kind, namespace, persistent_volume_claim, image, run_as_user, priority,
+            nsteps, benchmark_atoms, benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus,
+            benchmark_node_labels, after)
+        values ('calibration', $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) returning id",
+    )
+    .bind(&target.namespace)
+    .bind(&target.persistent_volume_claim)
+    .bind(&target.image)
+    .bind(target.run_as_user)
+    .bind(target.priority)
+    .bind(benchmark.system.nsteps)
+    .bind(i32::try_from(benchmark.system.atoms).unwrap_or(i32::MAX))
+    .bind(count(benchmark.layout.ntmpi))
+    .bind(count(benchmark.layout.ntomp))
+    .bind(count(benchmark.layout.npme))
+    .bind(count(benchmark.layout.gpus))
+    .bind(Json(&target.node_labels))
+    .bind(after)
+    .fetch_one(connection)
+    .await
 }

@@ -233,6 +233,12 @@ pub struct CalibrateOptions {
     /// User id to run as [default: the tenant's, else 1000]
     #[arg(long, value_name = "UID", requires = "namespace", help_heading = "Queue")]
     pub run_as_user: Option<i64>,
+    /// Measure what neighbours cost: run the largest benchmark alone, then several of it at once
+    ///
+    /// On at most half of the node's cores; then as many copies as it has cores for, 8 at most, begin together when the
+    /// first one is completed. Each records how much of its node was requested.
+    #[arg(long, help_heading = "Learning")]
+    pub neighbours: bool,
     /// Priority among your rows: higher ones start first
     #[arg(
         long,

@@ -174,4 +174,36 @@ async fn benchmarks_become_rows_of_whoever_connects() {
     failed(&calibrate(&tuner, &target), 2, "connect as a member of gromacs_chemist");
     failed(&calibrate(&as_role(&url, "nobody"), &target), 2, "cannot read gromacs_observation");
     assert_eq!(rows(&mut admin).await.len(), before);
+
+    neighbours_begin_when_the_first_is_completed(&mut admin, &chemist, &target).await;
+}
+
+/// The largest on half of the node, then as many copies as the node has cores for.
+async fn neighbours_begin_when_the_first_is_completed(
+    admin: &mut PgConnection,
+    chemist: &str,
+    target: &[&str],
+) {
+    let output = calibrate(
+        chemist,
+        &[target, &["--output", "json", "--neighbours", "--max-benchmarks=1", "--max-atoms=20000"]].concat(),
+    );
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed: Value = serde_json::from_slice(&output.stdout).expect("stdout should be JSON");
+    let cores =
+        printed["benchmarks"][0]["resources"]["cpuMillicores"].as_i64().expect("should be a number") / 1000;
+    let copies = printed["neighbours"]["copies"].as_i64().expect("should be a number");
+    assert!(cores <= 4 && copies == 8 / cores, "{printed}");
+    let after: Vec<(i64, Vec<i64>, i32)> = sqlx::query_as(
+        "select id, after, benchmark_ranks * benchmark_threads from gromacs_to_tune where cardinality(after) > 0 order by id",
+    )
+    .fetch_all(admin)
+    .await
+    .expect("should read the rows");
+    let alone = printed["rows"][0].as_i64().expect("should be a number");
+    assert_eq!(i64::try_from(after.len()).ok(), Some(copies));
+    for (place, (id, after, threads)) in after.iter().enumerate() {
+        assert_eq!(printed["neighbours"]["rows"][place].as_i64(), Some(*id));
+        assert_eq!((after.as_slice(), i64::from(*threads)), (&[alone][..], cores));
+    }
 }

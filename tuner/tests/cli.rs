@@ -121,6 +121,15 @@ fn proposes_benchmarks() {
     assert!(!reply.benchmarks.is_empty() && reply.benchmarks[0].half_width_after < reply.half_width);
     let output = tuner(&["calibrate", "--node", "8,32Gi"]);
     assert!(text(&output.stdout).contains("gmx mdrun -ntmpi"), "{}", text(&output.stdout));
+    let output = tuner(&["calibrate", "--node", "8,32Gi", "--neighbours", "--max-benchmarks", "1"]);
+    let table = text(&output.stdout);
+    assert!(table.contains("\n2. number 1 once more when it is completed, "), "{table}");
+    assert!(table.contains(" at once on one node"), "{table}");
+    for (node, why) in [("1,4Gi", "a core each"), ("8,80Mi", "too little memory")] {
+        let output = tuner(&["calibrate", "--node", node, "--neighbours"]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+    }
 }
 
 /// A program that prints what `gmx dump -s` does.
