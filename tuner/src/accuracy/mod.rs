@@ -16,14 +16,14 @@ use std::collections::BTreeMap;
 
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::interval::Z90;
-use scavenger_tuner_model::learn::Known;
+use scavenger_tuner_model::learn::{Known, Stratum};
 use scavenger_tuner_model::model::Observation;
 
 use components::Log;
 use data::Row;
 use fitted::{Fitted, Terms, fit_constants};
 use plain::Plain;
-use widening::{widening, widenings};
+use widening::{Widenings, widening, widenings};
 
 /// Rows that count together: one system on one machine.
 fn groups<'a>(rows: &[&'a Row]) -> BTreeMap<(String, String), Vec<&'a Row>> {
@@ -242,16 +242,15 @@ fn counts<'a>(outcomes: &[&'a Outcome<'_>]) -> BTreeMap<&'a (String, String), f6
     counts
 }
 
-/// `widenings` are the factors on the standard deviation of each machine that was left out.
+/// `widenings` are the factors on the standard deviation of each machine that was left out, by stratum.
 fn regime(
     name: &'static str,
     goal: (f64, f64, f64),
     outcomes: &[&Outcome<'_>],
-    widenings: &BTreeMap<String, f64>,
+    widenings: &Widenings,
 ) -> Regime {
     let counts = counts(outcomes);
-    let sigma =
-        |outcome: &Outcome<'_>| outcome.sigma * widenings.get(&outcome.row.machine).copied().unwrap_or(1.0);
+    let sigma = |outcome: &Outcome<'_>| outcome.sigma * widening::factor(widenings, outcome);
     let weighted = |value: &dyn Fn(&Outcome<'_>) -> f64| -> Vec<(f64, f64)> {
         outcomes.iter().map(|outcome| (value(outcome), 1.0 / counts[&outcome.group])).collect()
     };
@@ -369,8 +368,8 @@ pub struct Accuracy {
     pub points: Vec<Point>,
     /// The constants that all rows together give.
     pub fitted: Fitted,
-    /// Factors on the standard deviation by what is known: on CPUs and on GPUs.
-    pub widening: ([f64; 3], [f64; 2]),
+    /// The factors on the standard deviation that all rows together give.
+    pub widening: Vec<(Stratum, Known, f64)>,
 }
 
 /// The regimes for CPUs: name and goal.
@@ -408,16 +407,20 @@ pub fn run(rounds: usize) -> Accuracy {
 
     let best = best_splits(&cpu);
     let is_best = |row: &Row| best.get(&choice(row)).is_some_and(|speed| row.ns_per_day >= *speed);
-    let [class, machine, system] = Known::ALL;
-    let of = |known: Known, outcomes: &[Outcome<'_>]| {
-        (widenings(known, outcomes), widening(known, outcomes.iter()))
+    let each = |outcomes: &[Vec<Outcome<'_>>]| -> Vec<Widenings> {
+        Known::ALL.into_iter().take(outcomes.len()).map(|known| widenings(known, outcomes)).collect()
     };
-    let [one, two, three] = &on_one_node;
-    let on_cpu = [of(class, one), of(machine, two), of(system, three)];
-    let on_gpu = [of(class, &on_gpus[0]), of(machine, &on_gpus[1])];
-    let served_widening = (on_cpu.each_ref().map(|(_, all)| *all), on_gpu.each_ref().map(|(_, all)| *all));
-    let cpu_widenings = on_cpu.map(|(each, _)| each);
-    let gpu_widenings = on_gpu.map(|(each, _)| each);
+    let (cpu_widenings, gpu_widenings) = (each(&on_one_node), each(&on_gpus));
+    let mut all_widenings = Vec::new();
+    for (stratum, outcomes) in [
+        (Stratum::WholeNodes, &on_one_node[..]),
+        (Stratum::PartOfNode, &on_one_node[..]),
+        (Stratum::Gpus, &on_gpus[..]),
+    ] {
+        let of_stratum = Known::ALL.into_iter().take(outcomes.len());
+        all_widenings
+            .extend(of_stratum.map(|known| (stratum, known, widening(stratum, known, outcomes, None))));
+    }
     let regimes_of = |outcomes: &[Vec<Outcome<'_>>; 3], part: &dyn Fn(&Row) -> bool| -> Vec<Regime> {
         let rows = CPU_REGIMES.iter().zip(outcomes).zip(&cpu_widenings);
         rows.map(|(((name, goal), outcomes), widenings)| {
@@ -463,7 +466,7 @@ pub fn run(rounds: usize) -> Accuracy {
     let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>(), rounds, &Terms::ALL);
     let components = components::compare(&cpu_folds, &logs);
     let tables = tables::worth(&cpu_folds, &cpu, &logs);
-    let on_part = one_node.iter().filter(|row| data::is_of_one_node(row) && row.place.busy < 1.0).count();
+    let on_part = one_node.iter().filter(|row| Stratum::of(&row.place) == Stratum::PartOfNode).count();
     Accuracy {
         rows_on_one_node: [one_node.len() - on_part, on_part],
         served,
@@ -475,7 +478,7 @@ pub fn run(rounds: usize) -> Accuracy {
         memory: memory::load(),
         points,
         fitted,
-        widening: served_widening,
+        widening: all_widenings,
     }
 }
 
@@ -483,9 +486,8 @@ pub fn run(rounds: usize) -> Accuracy {
 type Choice = (String, String, String, u64, u64, u64);
 
 fn choice(row: &Row) -> Choice {
-    // Runs with two threads on each of half of the cores used the whole node, too.
-    let part = row.place.busy < 1.0 && row.place.smt < 1.5;
-    let cores = if part { row.place.cores as u64 } else { 0 };
+    let is_part = Stratum::of(&row.place) == Stratum::PartOfNode;
+    let cores = if is_part { row.place.cores as u64 } else { 0 };
     let gpus = row.place.gpu.map_or(0, |gpu| gpu.count as u64);
     (row.machine.clone(), row.version.clone(), row.system.clone(), row.place.nodes as u64, cores, gpus)
 }

@@ -167,11 +167,11 @@ fn validated(rows: &[Row], pieces: Pieces, rounds: usize) -> Validated {
     let outcomes =
         [unmeasured(&folds, &one_node), other_system(&folds, &one_node), same_system(&folds, &one_node)];
     let regimes =
-        CPU_REGIMES.iter().zip(&outcomes).zip(Known::ALL).map(|(((name, goal), outcomes), known)| {
+        CPU_REGIMES.iter().zip(&outcomes).zip(Known::ALL).map(|(((name, goal), of_regime), known)| {
             let widenings =
-                if pieces.has(Piece::Calibration) { widenings(known, outcomes) } else { BTreeMap::new() };
-            let outcomes: Vec<&Outcome<'_>> = outcomes.iter().collect();
-            regime(name, *goal, &outcomes, &widenings)
+                if pieces.has(Piece::Calibration) { widenings(known, &outcomes) } else { BTreeMap::new() };
+            let of_regime: Vec<&Outcome<'_>> = of_regime.iter().collect();
+            regime(name, *goal, &of_regime, &widenings)
         });
     let regimes = regimes.collect();
     let splits = [1, 2].map(|tried| SplitLoss::of(&split_losses(&folds, &one_node, tried).0));

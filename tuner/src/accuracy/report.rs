@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use scavenger_schema::tuning::Interval;
+use scavenger_tuner_model::learn::{self, Stratum};
 
 use super::components::Compared;
 use super::memory::Peak;
@@ -162,14 +163,23 @@ fn rows(text: &mut String, regimes: &[Regime]) {
     }
 }
 
-/// What is not as it must be: a regime of CPUs in which a plain model is ahead, and a line of the tables that `page` does
-/// not have. The last digit of a number may differ, since libraries of mathematics do.
+/// What is not as it must be: a regime of CPUs in which a plain model is ahead, a factor of the intervals that the model has
+/// otherwise, and a line of the tables that `page` does not have. The last digit of a number may differ, since libraries of
+/// mathematics do.
 #[must_use]
 pub fn shortfalls(accuracy: &Accuracy, page: &str) -> Vec<String> {
     let parts = accuracy.parts.iter().map(|(name, regimes)| (*name, regimes));
     let all = [("one node", &accuracy.served), ("all rows", &accuracy.regimes)].into_iter().chain(parts);
     let mut wrong: Vec<String> =
         all.flat_map(|(rows, regimes)| regimes.iter().flat_map(move |regime| behind(rows, regime))).collect();
+    for (stratum, known, factor) in &accuracy.widening {
+        let shipped = stratum.widening(*known);
+        if (shipped - factor).abs() > 0.05 {
+            wrong.push(format!(
+                "WIDENING in tuner/model/src/learn/mod.rs: {shipped} for {stratum:?} and {known:?}, and the rows give {factor:.2}"
+            ));
+        }
+    }
     let pages: Vec<Line<'_>> = page.lines().map(Line::new).collect();
     for line in table(accuracy).lines().filter(|line| line.starts_with("| ")) {
         let printed = Line::new(line);
@@ -178,6 +188,15 @@ pub fn shortfalls(accuracy: &Accuracy, page: &str) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// The factors that calibrate the intervals, as `WIDENING` of the model has them.
+#[must_use]
+pub fn widening(accuracy: &Accuracy) -> String {
+    let line = |(stratum, known, factor): &(Stratum, learn::Known, f64)| {
+        format!("{stratum:?}, {known:?} known: {factor:.2}\n")
+    };
+    format!("\nFactors on the standard deviation\n{}", accuracy.widening.iter().map(line).collect::<String>())
 }
 
 /// Where a plain model is ahead in a regime of CPUs.

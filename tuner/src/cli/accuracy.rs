@@ -16,6 +16,7 @@ pub fn exec(options: &AccuracyOptions) -> Result<(), Failure> {
     let mut text = report::table(&accuracy);
     if options.show_constants {
         text.push_str(&format!("\n{:#?}\n", accuracy.fitted));
+        text.push_str(&report::widening(&accuracy));
     }
     if let Some(path) = &options.plot {
         let svg = crate::plot::accuracy(&accuracy.points).map_err(Failure::work)?;

@@ -1,8 +1,8 @@
 //! What decides how far one run tells of another.
 
-use super::hash;
 use super::kernel::{DIMENSIONS, Direction, Priors, direction};
 use super::prepared::Key;
+use super::{Stratum, hash};
 use crate::model::Job;
 use crate::performance::{Component, Placement, StepTime};
 use crate::work::Doubts;
@@ -146,6 +146,7 @@ pub struct Features {
     pub(super) step: StepTime,
     pub(super) ln_threads: f64,
     pub(super) ln_nodes: f64,
+    pub(super) stratum: Stratum,
     /// Equal for repetitions of a run.
     pub(super) key: u64,
 }
@@ -156,7 +157,8 @@ impl Features {
     pub fn new(origin: Origin, place: &Placement, step: &StepTime) -> Self {
         // What is predicted of it counts, too: the same system may write more or less.
         let key = origin.run_key(place) ^ step.total.to_bits();
-        Self { origin, step: *step, ln_threads: place.threads.ln(), ln_nodes: place.nodes.ln(), key }
+        let (ln_threads, ln_nodes) = (place.threads.ln(), place.nodes.ln());
+        Self { origin, step: *step, ln_threads, ln_nodes, stratum: Stratum::of(place), key }
     }
 
     /// Where it was.

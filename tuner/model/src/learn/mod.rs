@@ -79,26 +79,52 @@ pub enum Known {
 impl Known {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Class, Self::Machine, Self::System];
+}
 
-    /// Factor on the standard deviation of a class of one design that makes the interval of 80% cover 80% of what was measured on one node of
-    /// machines that were left out (conformal prediction; `scavenger-tuner accuracy --show-constants`).
-    fn widening(self, on_gpu: bool) -> f64 {
-        WIDENING[usize::from(on_gpu)][self as usize]
+/// What has intervals of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stratum {
+    /// All cores of a node, or of several.
+    WholeNodes,
+    /// Some cores of a node. How far their clock rises while others are idle is not well known.
+    PartOfNode,
+    /// GPUs.
+    Gpus,
+}
+
+impl Stratum {
+    /// That of a placement.
+    #[must_use]
+    pub fn of(place: &Placement) -> Self {
+        // Two threads on each of half of the cores were measured as a whole node.
+        let is_whole = place.nodes > 1.5 || place.smt > 1.5 || place.busy > 0.99;
+        match place.gpu {
+            Some(_) => Self::Gpus,
+            None if is_whole => Self::WholeNodes,
+            None => Self::PartOfNode,
+        }
+    }
+
+    /// Factor on the standard deviation of a class of one design that makes the interval of 80% cover 80% of what was measured
+    /// on machines that were left out (conformal prediction; `scavenger-tuner accuracy --show-constants`).
+    #[must_use]
+    pub fn widening(self, known: Known) -> f64 {
+        WIDENING[self as usize][known as usize]
     }
 }
 
-impl Origin {
+impl Features {
     /// Factor on the standard deviation that calibrates it. No machine that was left out was of a class of many designs, so
     /// nothing says that the interval of such a class may be narrower than it is.
     #[must_use]
     pub fn widening(&self, known: Known) -> f64 {
-        let factor = known.widening(self.gpus > 0);
-        if CpuClass::is_of_many_designs(self.class) { factor.max(1.0) } else { factor }
+        let factor = self.stratum.widening(known);
+        if CpuClass::is_of_many_designs(self.origin.class) { factor.max(1.0) } else { factor }
     }
 }
 
-/// See [`Known::widening`]: CPUs, then GPUs.
-const WIDENING: [[f64; 3]; 2] = [[0.75, 0.9, 0.75], [1.0, 1.0, 1.0]];
+/// See [`Stratum::widening`], by stratum and by what is known.
+const WIDENING: [[f64; 3]; 3] = [[0.75, 0.9, 0.75], [1.2, 1.2, 1.2], [1.0, 1.0, 1.0]];
 
 /// What is only one run's, as standard deviations of ln(time).
 mod sigma {

@@ -46,7 +46,7 @@ impl Asked<'_> {
     fn learned(&self, features: &Features) -> (f64, f64, f64) {
         let answer = |about: &About| {
             let (shift, sigma) = about.ask(features);
-            (shift, sigma, features.origin().widening(about.known()))
+            (shift, sigma, features.widening(about.known()))
         };
         match self.about(features.origin()) {
             Some(about) => answer(about),

@@ -108,7 +108,7 @@ impl Model {
         let about = self.knowledge.about(asked.origin(), job.asker);
         let (shift, sigma) = about.ask(&asked);
         let deviation = combine(&[sigma, SIGMA_SHARED, self.unmeasured_gpus(&asked)]);
-        let widening = asked.origin().widening(about.known());
+        let widening = asked.widening(about.known());
         Expected { seconds: step.total * shift.exp(), deviation, sigma: deviation * widening }
     }
 

@@ -176,8 +176,8 @@ fn unknown_hardware_is_less_certain() {
         let speed = model.answer(request).expect("the layout should run").ns_per_day;
         speed.p90 / speed.p50
     };
-    assert!(width(&request()) > 1.8);
-    assert!(width(&known) < 1.6);
+    let (unknown, known) = (width(&request()), width(&known));
+    assert!(known < 1.8 && unknown > 1.3 * known, "{known} {unknown}");
 }
 
 #[test]
@@ -491,7 +491,7 @@ fn its_own_runs_take_the_doubt_of_a_system_away() {
         let one = width_after(&doubtful, &[0.8]);
         let five = width_after(&doubtful, &[0.8; 5]);
         let usual = width_after(&plain, &[0.8]);
-        assert!(one < 1.04 * usual && five < one && five < 1.2, "{before}: {one} {five} {usual}");
+        assert!(one < 1.04 * usual && five < one && five < 1.25, "{before}: {one} {five} {usual}");
     }
     let notes = |model: &Model| model.answer(&on_zen3(3000, |_| {})).expect("the layout should run").notes;
     assert_eq!(notes(&Model::prior()).len(), 1);
