@@ -526,7 +526,8 @@ fn print(table: &[(Way, Figures)], harvest: &[Option<Harvest>; 2]) {
         of(by_requests, &got),
         of(by_use, &got)
     );
-    let speed = |harvest: &Harvest| format!("{:.1} ns/day", harvest.ns_per_day);
+    // The sum of no speeds is -0.
+    let speed = |harvest: &Harvest| format!("{:.1} ns/day", harvest.ns_per_day + 0.0);
     println!(
         "| the same: GROMACS, all simulations together | - | {} | {} | |",
         of(by_requests, &speed),
