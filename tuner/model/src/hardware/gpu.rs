@@ -16,7 +16,7 @@ pub struct GpuClass {
     pub key: &'static str,
     /// Text that a product label contains, in upper case without separators.
     pub pattern: &'static str,
-    /// Pods that share a device, each of which has what Kubernetes counts as one: 1 if it is for one alone.
+    /// Pods that share a device; each has what Kubernetes counts as one. 1 if it is for one alone.
     pub pods: u32,
     /// Peak single precision in TFLOP/s, of one device as Kubernetes counts them.
     pub tflops: f64,
@@ -136,17 +136,12 @@ pub static GPU_CLASSES: &[GpuClass] = &[
 ];
 
 impl GpuClass {
-    /// The product of that name, or the slice.
+    /// The product of that name, or the slice or share.
     #[must_use]
     pub fn by_key(key: &str) -> Option<&'static Self> {
         let product = GPU_CLASSES.iter().find(|class| class.key == key);
         // The tables of slices and of shares are made of the products.
-        if product.is_some() {
-            return product;
-        }
-        let mut shares = super::shares::all().filter(|_| super::is_share(key));
-        let mut slices = super::slices::all().filter(|_| key.contains("-mig-"));
-        shares.find(|class| class.key == key).or_else(|| slices.find(|class| class.key == key))
+        product.or_else(|| super::slices::all().chain(super::shares::all()).find(|class| class.key == key))
     }
 
     /// The class for GPUs that nothing is known of.
