@@ -3,6 +3,7 @@
 use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
 use scavenger_vocabulary::{Phase, Reason};
 
+use super::follow::followed;
 use super::inspecting::{answer, passing_words, probe_failure};
 use super::waiting::reset_clock;
 use super::{
@@ -158,14 +159,13 @@ fn reached_the_end(
         status.ns_per_day = Some(measured.ns_per_day);
     }
     let peak_memory_bytes = peak_of_last(&status, attempt);
-    let is_known = input.settings.follows_logs && attempt.is_some_and(|last| last.number == status.attempt);
-    let restart_seconds = Some(&status).filter(|_| is_known).and_then(|it| restart::measured(it, input.row));
     let attempts = attempt.map(|attempt| AttemptRecord {
         first_step,
         last_step: Some(end),
         measured,
         peak_memory_bytes,
-        restart_seconds,
+        restart_seconds: followed(&status, attempt, input)
+            .and_then(|status| restart::measured(status, input.row)),
         ..AttemptRecord::of(attempt)
     });
     Step { attempts: attempts.into_iter().collect(), ..record(status) }

@@ -142,16 +142,13 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
             continue;
         }
         let is_known = attempt.number == status.attempt;
+        let followed = followed(&status, attempt, input);
         attempts.push(AttemptRecord {
             first_step: status.first_step.filter(|_| is_known),
             last_step: status.step.filter(|_| is_known && status.first_step.is_some()),
-            measured: Some(&status)
-                .filter(|_| is_known && input.settings.follows_logs)
-                .and_then(|status| measured_on_the_way(status, attempt, input.row)),
+            measured: followed.and_then(|status| measured_on_the_way(status, attempt, input.row)),
             peak_memory_bytes: status.peak_memory_bytes.filter(|_| is_known),
-            restart_seconds: Some(&status)
-                .filter(|_| is_known && input.settings.follows_logs)
-                .and_then(|status| restart::measured(status, input.row)),
+            restart_seconds: followed.and_then(|status| restart::measured(status, input.row)),
             ..AttemptRecord::of(attempt)
         });
         if is_known {
@@ -182,6 +179,16 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
         status.start_time = status.start_time.or(attempt.start_time.map(Into::into));
     }
     (status, attempts)
+}
+
+/// What was seen of an attempt while it ran: the row's status, if its logs are followed and this attempt is the one that the
+/// status is about.
+pub(super) fn followed<'s>(
+    status: &'s RowStatus,
+    attempt: &AttemptView,
+    input: &Input<'_>,
+) -> Option<&'s RowStatus> {
+    Some(status).filter(|status| input.settings.follows_logs && attempt.number == status.attempt)
 }
 
 /// What the progress of an attempt tells that was interrupted.

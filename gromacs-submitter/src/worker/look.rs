@@ -103,13 +103,12 @@ impl Worker {
     /// down: the operator's clock is another one.
     async fn pool(&self, row: &GromacsToTune) -> Result<Option<PoolView>, StepError> {
         let mut view = self.cluster.pool().await?.as_ref().map(PoolView::new);
-        if let Some(view) = &mut view {
-            let written = view.update_time;
-            if let Some(written) = written {
-                view.update_time = Some(self.first_seen(written).await?);
-            }
-            let both = written.zip(view.update_time);
-            view.operator_ahead = both.map(|(theirs, ours)| theirs.duration_since(ours)).unwrap_or_default();
+        if let Some(view) = &mut view
+            && let Some(written) = view.update_time
+        {
+            let seen = self.first_seen(written).await?;
+            view.update_time = Some(seen);
+            view.operator_ahead = written.duration_since(seen);
         }
         Ok(view.map(|view| view.of_row(row)))
     }
