@@ -9,18 +9,14 @@ use std::process::Command;
 use gromacs_submitter::probe::{
     Change, INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT, change, parse_inspection, parse_verification,
 };
-use volume::{Volume, has_gromacs};
+use volume::{READ_STEPS_AND_OUTPUT, Volume, has_gromacs};
 
 /// A `gmx` whose `convert-tpr` makes another file each time, as GROMACS does, with the steps that it is told.
 fn extending() -> String {
     format!(
         "case \"$*\" in
         *'convert-tpr '*)
-            while [ $# -gt 1 ]; do
-                if [ \"$1\" = -nsteps ]; then nsteps=$2; fi
-                if [ \"$1\" = -o ]; then output=$2; fi
-                shift
-            done
+            {READ_STEPS_AND_OUTPUT}
             echo \"$nsteps $$\" >\"$output\" ;;
         *--version*) echo 'GROMACS version:    2022.5-Debian' ;;
         *'dump -s '*extended.tpr) nsteps=$(cut -d ' ' -f 1 \"$4\")

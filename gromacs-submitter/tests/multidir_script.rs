@@ -8,7 +8,7 @@ use std::process::Output;
 use gromacs_submitter::mdrun_log::{error_message, parse};
 use gromacs_submitter::multidir::{INSPECT_SCRIPT, OLDEST_CHECKPOINT, RUN_SCRIPT, VERIFY_SCRIPT};
 use gromacs_submitter::probe;
-use volume::{Volume, has_gromacs};
+use volume::{READ_STEPS_AND_OUTPUT, Volume, has_gromacs};
 
 /// A `gmx` that takes 100 steps, 10 in each 0.3 s, and has a checkpoint after each. `stop-at` in the folder of a simulation
 /// holds the step at which it is told to stop, `fail-at` that at which it fails.
@@ -247,11 +247,7 @@ fn all_are_extended_and_none_begins_again() {
     let gmx = format!(
         "case \"$*\" in
         *'convert-tpr '*)
-            while [ $# -gt 1 ]; do
-                if [ \"$1\" = -nsteps ]; then nsteps=$2; fi
-                if [ \"$1\" = -o ]; then output=$2; fi
-                shift
-            done
+            {READ_STEPS_AND_OUTPUT}
             echo \"$nsteps\" >\"$output\"; exit ;;
         *--version*) echo 'GROMACS version:    2022.5'; exit ;;
         *'dump -s '*) sed \"s/^   nsteps .*/   nsteps = $(cat \"$4\")/\" '{dump}'; exit ;;
@@ -339,7 +335,7 @@ fn water(volume: &Volume, names: &[&str]) {
     }
 }
 
-/// GROMACS itself, where it is installed: two boxes of water, the second of which is ahead.
+/// GROMACS itself, where it is installed: two boxes of water, and the second one is ahead.
 #[test]
 fn gromacs_computes_several_and_the_least_advanced_is_read() {
     if !has_gromacs() {

@@ -1,6 +1,6 @@
 //! What migrations leave behind: everything is protected, and no superuser is needed.
 
-use gromacs_submitter::store::{ClaimOptions, RowFilter, Tenant};
+use gromacs_submitter::store::{ClaimOptions, RowFilter, Store, Tenant};
 use scavenger_schema::simulation::{LadderSettings, MIGRATIONS};
 use sqlx::Executor as _;
 
@@ -125,14 +125,20 @@ async fn a_database_that_a_newer_version_has_migrated_is_left_as_it_is() {
 /// A tenant of before, as the program of then wrote it.
 const TENANT: &str = "insert into gromacs_tenant (database_role, namespace) values ('alice', 'chem')";
 
-/// Rows of before have no minimum, and programs of before work with tenants that have one.
-#[tokio::test]
-async fn the_minimum_of_a_tenant_counts_for_later_rows() {
+/// A database as it was at that migration, with alice's tenant: its address, and the stores of the admin and of alice.
+async fn migrated_to(version: i64) -> (String, Store, Store) {
     migrated_database().await;
     let url = empty_database().await;
     let (admin, alice) = (store(&url, "admin"), store(&as_role(&url, "alice"), "alice"));
-    MIGRATIONS.run_to(3, admin.pool()).await.expect("should migrate as far as before");
+    MIGRATIONS.run_to(version, admin.pool()).await.expect("should migrate as far as before");
     admin.pool().execute(TENANT).await.expect("should add a tenant");
+    (url, admin, alice)
+}
+
+/// Rows of before have no minimum, and programs of before work with tenants that have one.
+#[tokio::test]
+async fn the_minimum_of_a_tenant_counts_for_later_rows() {
+    let (_, admin, alice) = migrated_to(3).await;
     alice.add(&new_row("chem")).await.expect("should add");
     admin.migrate().await.expect("should migrate");
     alice.add(&new_row("chem")).await.expect("should add");
@@ -195,11 +201,7 @@ async fn reports_of_ends_begin_with_the_webhook() {
 /// Rows and tenants of before say nothing about configurations, and a submitter of before keeps no answers.
 #[tokio::test]
 async fn rows_of_before_leave_the_choice_of_configurations_open() {
-    migrated_database().await;
-    let url = empty_database().await;
-    let (admin, alice) = (store(&url, "admin"), store(&as_role(&url, "alice"), "alice"));
-    MIGRATIONS.run_to(7, admin.pool()).await.expect("should migrate as far as before");
-    admin.pool().execute(TENANT).await.expect("should add a tenant");
+    let (url, admin, alice) = migrated_to(7).await;
     alice.add(&new_row("chem")).await.expect("should add");
     admin.migrate().await.expect("should migrate");
     let submitter = store(&as_role(&url, "submitter"), "submitter");
@@ -215,12 +217,8 @@ async fn rows_of_before_leave_the_choice_of_configurations_open() {
 /// knows what it knew.
 #[tokio::test]
 async fn rows_of_before_count_as_waiting_until_somebody_has_looked() {
-    migrated_database().await;
-    let url = empty_database().await;
-    let (admin, alice) = (store(&url, "admin"), store(&as_role(&url, "alice"), "alice"));
+    let (url, admin, alice) = migrated_to(7).await;
     let submitter = store(&as_role(&url, "submitter"), "submitter");
-    MIGRATIONS.run_to(7, admin.pool()).await.expect("should migrate as far as before");
-    admin.pool().execute(TENANT).await.expect("should add a tenant");
     for insert in [
         "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path) values ('chem', 'data', 'a.tpr')",
         "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path) values ('chem', 'data', 'b.tpr')",
@@ -251,11 +249,7 @@ async fn rows_of_before_count_as_waiting_until_somebody_has_looked() {
 /// Rows of before are of one simulation, and inserts of before make such rows.
 #[tokio::test]
 async fn rows_of_before_are_of_one_simulation() {
-    migrated_database().await;
-    let url = empty_database().await;
-    let (admin, alice) = (store(&url, "admin"), store(&as_role(&url, "alice"), "alice"));
-    MIGRATIONS.run_to(7, admin.pool()).await.expect("should migrate as far as before");
-    admin.pool().execute(TENANT).await.expect("should add a tenant");
+    let (url, admin, alice) = migrated_to(7).await;
     let insert = "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path) values ('chem', 'data', 'a.tpr')";
     alice.pool().execute(insert).await.expect("should add");
     admin.migrate().await.expect("should migrate");
@@ -276,11 +270,7 @@ async fn rows_of_before_are_of_one_simulation() {
 /// before write is still good.
 #[tokio::test]
 async fn rows_of_before_have_measured_no_restart() {
-    migrated_database().await;
-    let url = empty_database().await;
-    let (admin, alice) = (store(&url, "admin"), store(&as_role(&url, "alice"), "alice"));
-    MIGRATIONS.run_to(13, admin.pool()).await.expect("should migrate as far as before");
-    admin.pool().execute(TENANT).await.expect("should add a tenant");
+    let (url, admin, alice) = migrated_to(13).await;
     let insert = "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path) values ('chem', 'data', 'a.tpr')";
     alice.pool().execute(insert).await.expect("should add");
     let runs = "update gromacs_to_tune set state = 'running', start_time = now() - interval '1 hour', attempt = 1, step = 10";
@@ -297,7 +287,7 @@ async fn rows_of_before_have_measured_no_restart() {
     let new = ["deadline", "late_seconds", "simulations"]
         .map(|column| after.as_object_mut().and_then(|row| row.remove(column)).expect("should be a column"));
     assert_eq!(new, [serde_json::Value::Null, serde_json::Value::Null, 1.into()]);
-    assert_eq!(after, before, "whoever reads what was there reads on");
+    assert_eq!(after, before, "those who read what was there read on");
     let submitter = store(&as_role(&url, "submitter"), "submitter");
     let claim = submitter.claim(&any(1)).await.expect("should claim").remove(0);
     assert_eq!(claim.row.status.attempt_seen_time, None);

@@ -20,6 +20,13 @@ pub fn has_gromacs() -> bool {
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);
 
+/// What a `gmx` of a test is told of `convert-tpr`: sets `nsteps` and `output`.
+pub const READ_STEPS_AND_OUTPUT: &str = "while [ $# -gt 1 ]; do
+                if [ \"$1\" = -nsteps ]; then nsteps=$2; fi
+                if [ \"$1\" = -o ]; then output=$2; fi
+                shift
+            done";
+
 /// A folder with a `gmx` in it; removed at the end.
 pub struct Volume(pub PathBuf);
 
