@@ -116,7 +116,7 @@ impl Stage {
         .await
     }
 
-    /// Waits until progress is written down by whoever follows the log.
+    /// Waits until progress is written down by the one who follows the log.
     async fn progresses(&self, id: i64, attempt: i32, first_step: i64) -> Result<()> {
         let followed = format!(
             "state = 'running' and attempt = {attempt} and first_step = {first_step} and follower is not null"
@@ -505,7 +505,7 @@ async fn end_of(stage: &Stage, id: i64, witness: &Witness) -> Result<End> {
         let rows: Vec<Value> = stage.postgres.rows(&select).await?;
         anyhow::Ok(serde_json::from_str(&nameless(&json!(rows).to_string()))?)
     };
-    // What an attempt measured that was interrupted is reckoned by the clock.
+    // What an attempt measured that was interrupted depends on the clock.
     let interrupted = "exists (select from gromacs_attempt i where i.row_id = o.row_id
         and i.submission = o.submission and i.attempt = o.attempt and i.outcome = 'interrupted')";
     Ok(End {
@@ -538,8 +538,8 @@ async fn end_of(stage: &Stage, id: i64, witness: &Witness) -> Result<End> {
         ))
         .await?,
         events: read(format!(
-            // How long there was no room is reckoned by the clock. Whether the capacity after an interruption is known at
-            // the first look is, too.
+            // How long there was no room depends on the clock, and so does whether the capacity after an interruption is
+            // known at the first look.
             "select state, submission, rung, case
                 when state = 'interrupted' and rung = lag(rung) over (order by id) then 'interrupted'
                 else regexp_replace(message, 'for [0-9]+ s', 'for some s') end as message

@@ -82,7 +82,7 @@ comment on column gromacs_queue.deadline is 'When it should be completed; null i
 comment on column gromacs_queue.late_seconds is 'Seconds by which it has missed its deadline or is expected to miss it; null if it has none, or meets it.';
 comment on column gromacs_queue.simulations is 'Number of simulations that it computes side by side; 1 without multidir.';
 
--- When the operator's word on the pool was first seen, whoever of the submitters saw it, by the clock of the database. A
+-- When any of the submitters first saw the operator's word on the pool, by the clock of the database. A
 -- process that does not stay could only compare the operator's clock with another one.
 create table gromacs_pool_seen (
     only_row boolean primary key default true,

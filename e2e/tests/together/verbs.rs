@@ -117,7 +117,7 @@ struct Rows {
     urgent: String,
 }
 
-/// How the first row's configurations are chosen, some of which is taken back.
+/// How the first row's configurations are chosen. Some of it is taken back.
 const CHOICE: [&str; 12] = [
     "--min-efficiency",
     "0.9",

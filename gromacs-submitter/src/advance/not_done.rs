@@ -77,7 +77,7 @@ pub fn without_growth(row: &GromacsToTune, words: &str, now: Timestamp) -> RowSt
     }
 }
 
-/// 2 s, 4 s, 8 s ... up to 5 minutes, of which `jitter` takes away up to half.
+/// 2 s, 4 s, 8 s ... up to 5 minutes. `jitter` takes away up to half of that.
 #[must_use]
 pub fn backoff(failures: i32, jitter: f64) -> Duration {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(0).min(10);

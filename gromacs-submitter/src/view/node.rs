@@ -20,7 +20,7 @@ pub struct NodeView {
 }
 
 impl NodeView {
-    /// None also for a node that the operator did not see, of which nothing is known.
+    /// None also for a node that the operator did not see: nothing is known of it.
     pub(super) fn new(nodes: &[AttemptNode], requests: &BTreeMap<String, Quantity>) -> Option<Self> {
         match nodes {
             [node] if !node.allocatable.is_empty() => {

@@ -221,7 +221,7 @@ mod tests {
         assert_eq!(pool.most_memory_beside(&bound("large", 1000)), None);
     }
 
-    /// A node with GPUs of AMD, and one whose GPU is cut into slices of two sizes, of which the larger are taken.
+    /// A node with GPUs of AMD, and one whose GPU is cut into slices of two sizes. The larger ones are taken.
     fn with_gpus() -> PoolView {
         PoolView::new(
             &serde_json::from_value(json!({

@@ -34,7 +34,7 @@ impl DerefMut for PoolNode {
 }
 
 impl PoolNode {
-    /// Reads a shape of the pool's status, of which `free` is left below the threshold.
+    /// Reads a shape of the pool's status; `free` is what is left below the threshold.
     pub(super) fn read(shape: &NodeShape, free: &BTreeMap<String, Quantity>, limits: &Limits) -> Vec<Self> {
         let count = |name: &str, list: &BTreeMap<String, Quantity>| {
             list.get(name).and_then(|count| quantity::parse_units(&count.0).ok())

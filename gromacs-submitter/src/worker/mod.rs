@@ -142,7 +142,7 @@ impl Worker {
     /// Takes the row as far as it goes.
     ///
     /// # Errors
-    /// Only if the database cannot be written; the lease then ends by itself.
+    /// Only if the database cannot be written; the lease then runs out.
     pub async fn run(&self, mut claim: Claim) -> Result<Turn, StoreError> {
         for _ in 0..MOST_STEPS {
             let before = claim.row.status.clone();
