@@ -1,10 +1,13 @@
 //! `cargo xtask generate`: files that follow from the code.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, process::Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{chart, docs, shell::ROOT};
+use crate::{
+    chart, docs,
+    shell::{self, ROOT},
+};
 
 /// Write the generated files, or check that they are current
 #[derive(Debug, clap::Args)]
@@ -30,20 +33,29 @@ impl File {
     }
 }
 
+/// The custom resource definitions, where the program that knows the types puts them.
+const CRDS: &str = "schema/generated/crds.yaml";
+
 /// Files that follow from the code and from other files.
 fn files() -> Result<Vec<File>> {
-    let crds =
-        scavenger_schema::crds_yaml().context("the CustomResourceDefinitions cannot be written as YAML")?;
-    let mut files = docs::field_pages(&crds)?;
-    files.extend([
-        File::new("schema/generated/crds.yaml", crds.clone()),
-        File::new("deploy/chart/crds/crds.yaml", crds),
-        File::new("schema/generated/tuner-openapi.json", scavenger_schema::openapi::openapi()),
-        File::new("docs/tuner-model.md", scavenger_tuner_model::description::page()),
-        docs::database_page()?,
-    ]);
+    let from_code = from_code()?;
+    let crds = from_code.get(CRDS).with_context(|| format!("scavenger-generator did not print {CRDS}"))?;
+    let mut files = docs::field_pages(crds)?;
+    files.push(File::new("deploy/chart/crds/crds.yaml", crds.clone()));
+    files.push(docs::database_page()?);
+    files.extend(from_code.into_iter().map(|(path, content)| File { path, content }));
     files.extend(chart::copies()?);
     Ok(files)
+}
+
+/// Files that follow from the code: path and content of each.
+fn from_code() -> Result<BTreeMap<String, String>> {
+    let mut command = shell::cargo(&["run", "--quiet", "--locked", "--package", "scavenger-generator"]);
+    let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
+    if !output.status.success() {
+        bail!("scavenger-generator ended with {}", output.status);
+    }
+    serde_json::from_slice(&output.stdout).context("scavenger-generator printed no JSON object of files")
 }
 
 /// Writes the files, or names those that are not current.
