@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 fn forecast(options: &cluster::Options, profile: images::Profile) -> Result<Forecast> {
     let mut forecast = Forecast::of_missing(options, &Image::all())?;
     let programs = match profile {
-        images::Profile::Release => "with optimisation, 5 to 8 minutes the first time",
+        images::Profile::Release => "with optimisation, 5 to 10 minutes the first time",
         images::Profile::Dev => "without optimisation, 3 to 6 minutes the first time",
     };
     forecast.add(format!("the project's programs are built {programs}"));
