@@ -136,6 +136,8 @@ impl Queue {
         let mut walk = Walk::default();
         room.capacity.settle(room.promises);
         walk.told = self.settle_holds(room.capacity, room.settings, room.now);
+        // Who is moved because a hold ends is looked at by this walk: it is no reason for another one.
+        self.take_changed();
         self.decide_who_never_fits(room, &mut walk);
         let mut progress = Progress { loans, from: None, kept: None, claim: None };
         while starting.has_room_for(false, room.settings) {
