@@ -34,7 +34,8 @@ pub fn was_asked(row: &GromacsToTune) -> RowStatus {
 }
 
 /// The row and its ladder with what the tuner proposes now: `tried` are the configurations until then, and `replaced` others of
-/// the same submission. The configuration in use stays, until it is replaced as always.
+/// the same submission. The configuration in use stays, until it is replaced as always. Only another layout of the same
+/// resources takes its place at once: mdrun starts anew anyway, and there is nothing to wait for.
 #[must_use]
 pub fn renewed(
     row: &GromacsToTune,
@@ -57,13 +58,20 @@ pub fn renewed(
         .into_iter()
         .map(|rung| LadderRung { rung: number(&rung), replaced: false, ..rung })
         .collect();
+    let mut status = was_asked(row);
     let in_use = tried.iter().find(|rung| Some(rung.rung) == row.status.rung);
     if let Some(current) = in_use.filter(|current| !ladder.iter().any(|rung| rung.rung == current.rung)) {
-        let below = ladder.iter().position(|rung| rung.ns_per_day_p50 < current.ns_per_day_p50);
-        ladder.insert(below.unwrap_or(ladder.len()), current.clone());
+        if let Some(other) = ladder.iter().find(|rung| asks_for_the_same(rung, current)) {
+            status.next_rung = Some(other.rung);
+            status.reason = Some("continues with another layout on the same resources".to_owned());
+        } else {
+            let below = ladder.iter().position(|rung| rung.ns_per_day_p50 < current.ns_per_day_p50);
+            ladder.insert(below.unwrap_or(ladder.len()), current.clone());
+        }
     }
-    let speed_ratio = row.status.speed_ratio.map(|ratio| ratio * change_of_prediction(row, tried, &ladder));
-    (RowStatus { speed_ratio, ..was_asked(row) }, ladder)
+    status.speed_ratio =
+        row.status.speed_ratio.map(|ratio| ratio * change_of_prediction(row, tried, &ladder));
+    (status, ladder)
 }
 
 /// The old prediction divided by the new one: what was measured is compared with what is predicted now, or it would count twice
@@ -80,5 +88,9 @@ fn change_of_prediction(row: &GromacsToTune, before: &[LadderRung], after: &[Lad
 }
 
 fn is_same(one: &LadderRung, other: &LadderRung) -> bool {
-    one.resources() == other.resources() && one.layout == other.layout && one.node_labels == other.node_labels
+    asks_for_the_same(one, other) && one.layout == other.layout
+}
+
+fn asks_for_the_same(one: &LadderRung, other: &LadderRung) -> bool {
+    one.resources() == other.resources() && one.node_labels == other.node_labels
 }

@@ -6,17 +6,21 @@ use super::*;
 
 /// An attempt on configuration 2 that was interrupted, and whose speed is known: half of what was predicted.
 fn interrupted() -> Scene {
+    interrupted_on(2)
+}
+
+fn interrupted_on(rung: i32) -> Scene {
     let mut row = submitted();
     row.system.nsteps = Some(400_000_000);
     row.status.state = State::Running;
-    (row.status.rung, row.status.attempt) = (Some(2), 1);
+    (row.status.rung, row.status.attempt) = (Some(rung), 1);
     (row.status.first_step, row.status.step) = (Some(0), Some(4_000_000));
     row.status.ns_per_day = Some(22.5);
     let job = JobView {
-        attempts: vec![attempt(1, 2, Some(Outcome::Interrupted))],
+        attempts: vec![attempt(1, rung, Some(Outcome::Interrupted))],
         has_run: true,
         phase: Phase::Interrupted,
-        ..waits(2, WaitingReason::BackingOff)
+        ..waits(rung, WaitingReason::BackingOff)
     };
     Scene::with_job(row, job)
 }
@@ -94,6 +98,22 @@ fn what_is_known_keeps_its_number_and_what_is_new_gets_the_next() {
     let (status, again) = renewed(&scene.row, &renewed_ladder, &gone, ladder());
     assert_eq!(numbers(&again), [1, 2, 3]);
     assert!(status.speed_ratio.is_some_and(|ratio| (ratio - 0.5).abs() < 1e-9), "{:?}", status.speed_ratio);
+}
+
+#[test]
+fn another_layout_of_the_same_resources_takes_over_at_once() {
+    let mut scene = interrupted_on(1);
+    scene.go();
+    let (status, renewed_ladder) = renewed(&scene.row, &scene.ladder, &[], proposed());
+    let numbers: Vec<i32> = renewed_ladder.iter().map(|rung| rung.rung).collect();
+    assert_eq!((numbers, status.next_rung), (vec![4, 2, 5], Some(4)), "nobody waits for the same twice");
+    scene.row.status = status;
+    scene.ladder = renewed_ladder;
+    assert!(matches!(scene.step().action, Action::ReplaceJob { rung: 4, resumes: false, .. }));
+    assert_eq!(
+        scene.row.status.reason.as_deref(),
+        Some("continues with another layout on the same resources")
+    );
 }
 
 #[test]
