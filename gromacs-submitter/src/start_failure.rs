@@ -87,8 +87,9 @@ const PATTERNS: &[(&str, StartFailure)] = &[
     ("out of disk space", StartFailure::Transient),
     ("File locking is not supported on this system", StartFailure::NoLocks),
     // What the system says behind "Failed to lock: md.log." where fcntl() finds no locks, as on NFS without lockd.
-    ("No locks available", StartFailure::NoLocks),
-    ("Operation not supported", StartFailure::NoLocks),
+    // Of the log alone: the system has the same words for whatever else it does not support.
+    ("md.log. No locks available", StartFailure::NoLocks),
+    ("md.log. Operation not supported", StartFailure::NoLocks),
     ("output files by the current program", StartFailure::Input(NEW_PARTS)),
     ("output files listed in the checkpoint file", StartFailure::Input(NEW_PARTS)),
     ("Cannot do appending because of this condition", StartFailure::Input(NEW_PARTS)),
@@ -210,6 +211,7 @@ mod tests {
             ),
             ("Failed to lock: md.log. No locks available.", StartFailure::NoLocks),
             ("Failed to lock: md.log. Operation not supported.", StartFailure::NoLocks),
+            ("cannot copy the checkpoint: Operation not supported", StartFailure::Input(None)),
             ("step 0: One or more water molecules can not be settled.", StartFailure::Input(MINIMISE)),
             ("some new words", StartFailure::Input(None)),
         ] {
