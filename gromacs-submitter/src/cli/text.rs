@@ -146,6 +146,11 @@ pub(super) fn speed(ns_per_day: f64) -> String {
     format!("{ns_per_day:.digits$}")
 }
 
+/// Core hours with three digits that count, and all digits before the point.
+pub(super) fn core_hours(hours: f64) -> String {
+    if hours >= 100.0 { count(hours.round() as i64) } else { speed(hours) }
+}
+
 /// `500000` as `500,000`.
 pub(super) fn count(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
@@ -223,6 +228,7 @@ mod tests {
             ["0 s", "59 s", "1 min", "59 min", "1 h", "2 h 10 min", "1 d", "1 d 3 h"]
         );
         assert_eq!([0.123, 9.876, 12.34, 123.4].map(speed), ["0.12", "9.88", "12.3", "123"]);
+        assert_eq!([0.0421, 12.34, 1234.4].map(core_hours), ["0.04", "12.3", "1,234"]);
         assert_eq!([0, 999, 1000, -1_234_567].map(count), ["0", "999", "1,000", "-1,234,567"]);
         assert_eq!([500.0, 1000.0].map(cores), ["0.5 cores", "1 core"]);
         assert_eq!(number_of(1, "row") + &number_of(2, "row"), "1 row2 rows");

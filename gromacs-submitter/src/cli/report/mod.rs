@@ -10,7 +10,9 @@ use anyhow::Context as _;
 use jiff::Timestamp;
 use serde_json::json;
 
-use super::text::{Table, count, json as print_json, number_of, shown, speed, stretch, terminal_width};
+use super::text::{
+    Table, core_hours, count, json as print_json, number_of, shown, speed, stretch, terminal_width,
+};
 use super::{Outcome, open_current, print_line, row_filter};
 use crate::config::{Database, ReportOptions};
 use crate::store::Ran;
@@ -64,7 +66,7 @@ fn table(sums: &Sums) -> Vec<String> {
             },
             amount(sums.runs, "time"),
             stretch(sums.run_seconds as i64),
-            count(sums.core_hours.round() as i64)
+            core_hours(sums.core_hours)
         ),
         format!(
             "{} completed, {} failed, {} interrupted{}",
@@ -224,7 +226,7 @@ mod tests {
     fn the_summary_says_what_ran() {
         let mut attempts = [ran(1, 0, Some(3600), "interrupted"), ran(1, 3600, Some(7200), "completed")];
         let lines = table(&Sums::new(&attempts, now() - jiff::SignedDuration::from_hours(24), now()));
-        assert_eq!(lines[1], "1 simulation ran 2 times, together 2 h, 2 core hours");
+        assert_eq!(lines[1], "1 simulation ran 2 times, together 2 h, 2.00 core hours");
         assert_eq!(lines[2], "1 completed, 0 failed, 1 interrupted (one in 2 h of running)");
         assert_eq!(lines[4], "lost work was not measured");
         attempts[0].lost_seconds = Some(36);

@@ -12,7 +12,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use scavenger_schema::colours;
 
-use super::super::text::{cut, number_of, shown};
+use super::super::text::{core_hours, cut, number_of, shown};
 use super::clock;
 use super::sums::{Sums, seconds};
 use crate::store::Ran;
@@ -127,13 +127,13 @@ fn title(sums: &Sums) -> String {
 
 fn subtitle(sums: &Sums) -> String {
     format!(
-        "{} to {} UTC: {} completed, {} failed; {:.1} ns simulated in {:.1} core hours",
+        "{} to {} UTC: {} completed, {} failed; {:.1} ns simulated in {} core hours",
         clock(sums.since),
         clock(sums.until),
         sums.completed,
         sums.failed,
         sums.ns,
-        sums.core_hours
+        core_hours(sums.core_hours)
     )
 }
 
