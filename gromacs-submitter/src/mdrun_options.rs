@@ -35,7 +35,7 @@ const OPTIONS: [(&str, Value); 20] = [
     ("-noddcheck", Value::Switch),
     ("-noreprod", Value::Switch),
     ("-notunepme", Value::Switch),
-    ("-nstlist", Value::Whole(0, 1000)),
+    (NSTLIST, Value::Whole(0, 1000)),
     (PIN, Value::Word(&["off", "on"])),
     ("-plumed", Value::File),
     ("-rcon", Value::Real(0.0, 100.0)),
@@ -49,6 +49,9 @@ const OPTIONS: [(&str, Value); 20] = [
 
 /// Whether threads are pinned to cores. It is part of the layout, which knows whether the cores are the pod's own.
 const PIN: &str = "-pin";
+
+/// Steps between pair searches; 0 leaves the choice to mdrun.
+const NSTLIST: &str = "-nstlist";
 
 /// Options that a row could seem to need, and with which it would not come to its end.
 const REFUSED: [(&str, &str); 8] = [
@@ -185,8 +188,21 @@ impl MdrunOptions {
     /// True if threads shall be pinned to cores.
     #[must_use]
     pub fn pins(&self) -> bool {
-        let is = |argument: &Argument, word: &str| matches!(argument, Argument::Plain(text) if text == word);
-        self.0.windows(2).any(|pair| is(&pair[0], PIN) && is(&pair[1], "on"))
+        self.value(PIN) == Some("on")
+    }
+
+    /// Steps between pair searches, if they set them.
+    #[must_use]
+    pub fn nstlist(&self) -> Option<i32> {
+        self.value(NSTLIST).and_then(|steps| steps.parse().ok()).filter(|&steps| steps > 0)
+    }
+
+    /// The word behind an option that takes one.
+    fn value(&self, option: &str) -> Option<&str> {
+        self.0.windows(2).find_map(|pair| match pair {
+            [Argument::Plain(name), Argument::Plain(value)] if name == option => Some(value.as_str()),
+            _ => None,
+        })
     }
 
     /// As mdrun gets them behind its layout, where the volume is mounted at `root`: without what the layout says.
@@ -300,6 +316,9 @@ mod tests {
         assert!(!read("-pin off").expect("should be good").pins() && !MdrunOptions::default().pins());
         // No file of that name is taken for it.
         assert!(!read("-tableb on").expect("should be good").pins());
+        assert_eq!(read("-nstlist 200 -dlb yes").expect("should be good").nstlist(), Some(200));
+        assert_eq!(read("-nstlist 0").expect("should be good").nstlist(), None, "mdrun chooses");
+        assert_eq!(options.nstlist(), None);
         assert!(MdrunOptions::of_row(&words, 1).is_ok());
         let error = MdrunOptions::of_row(&words, 2).expect_err("should be refused").to_string();
         assert!(error.contains("would all be pinned to the same cores"), "{error}");

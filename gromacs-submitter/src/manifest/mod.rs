@@ -159,7 +159,9 @@ fn slow_ns_per_day(row: &GromacsToTune, rung: &LadderRung) -> f64 {
 
 fn steps_to_stop(row: &GromacsToTune, rung: &LadderRung) -> i32 {
     let chosen = if rung.layout.nb == Device::Gpu { NSTLIST_OF_MDRUN.1 } else { NSTLIST_OF_MDRUN.0 };
-    let searches = row.system.nstlist.unwrap_or(chosen).max(chosen).saturating_mul(SEARCHES_TO_STOP);
+    // mdrun raises what the file says, but not what the row's own option says.
+    let of_file = || row.system.nstlist.unwrap_or(chosen).max(chosen);
+    let searches = further_options(row).nstlist().unwrap_or_else(of_file).saturating_mul(SEARCHES_TO_STOP);
     match row.system.gromacs_version.as_deref().and_then(release_year) {
         Some(year) if year < STEPS_TO_STOP.0 => searches,
         _ => searches.max(STEPS_TO_STOP.1),

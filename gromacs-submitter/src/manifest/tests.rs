@@ -237,6 +237,9 @@ fn the_last_checkpoint_has_the_time_it_needs() {
     assert_eq!(needed_grace_seconds(&row, &rung), 745);
     row.system.nstlist = Some(200);
     assert!(needed_grace_seconds(&row, &rung) > 1400);
+    row.mdrun_options = ["-nstlist", "40"].map(ToOwned::to_owned).to_vec();
+    assert_eq!(needed_grace_seconds(&row, &rung), 330, "the row's own option counts, not the file");
+    row.mdrun_options.clear();
     rung.ns_per_day_p10 = 0.0;
     assert!(needed_grace_seconds(&row, &rung) > 1_000_000);
 }
