@@ -334,7 +334,10 @@ async fn a_whole_life_is_written_down() {
         .expect("should set what the user knows");
     let claim = claim_one(&store).await;
     let mut status = RowStatus { state: State::Tuning, ..claim.row.status.clone() };
-    let changes = Changes { inspection: parse_inspection(ANSWER).ok(), ..Changes::default() };
+    let mut inspection = parse_inspection(ANSWER).expect("should parse");
+    inspection.image = Some("gromacs@sha256:0123".to_owned());
+    inspection.values.insert("simd".to_owned(), "AVX2_256".to_owned());
+    let changes = Changes { inspection: Some(inspection), ..Changes::default() };
     let claim = store.record(&claim, &status, &changes).await.expect("should record the inspection");
     assert!(claim.row.is_inspected);
     assert_eq!(claim.row.system.atoms, Some(2652));
@@ -387,10 +390,6 @@ async fn a_whole_life_is_written_down() {
         releases: true,
         ..Changes::default()
     };
-    let mut claim = claim;
-    let found =
-        [("simd", "AVX2_256"), ("precision", "mixed")].map(|(key, value)| (key.to_owned(), value.to_owned()));
-    claim.row.inspected = Some(sqlx::types::Json(found.into()));
     let mut again = claim.clone();
     store.record(&claim, &status, &changes).await.expect("should record the end");
     // The same once more, as after a crash in between: nothing is counted twice.
@@ -407,11 +406,18 @@ async fn a_whole_life_is_written_down() {
     .await
     .expect("should count");
     assert_eq!(counts, (1, 1));
-    let build: serde_json::Value = sqlx::query_scalar("select gromacs_build from gromacs_observation")
-        .fetch_one(store.pool())
-        .await
-        .expect("should read");
-    assert_eq!(build, serde_json::json!({ "simd": "AVX2_256", "precision": "mixed" }));
+    let what_ran: Vec<(String, String, serde_json::Value)> = sqlx::query_as(
+        "select image, gromacs_version, gromacs_build from gromacs_attempt
+        union all select image, gromacs_version, gromacs_build from gromacs_observation",
+    )
+    .fetch_all(store.pool())
+    .await
+    .expect("should read");
+    let build = serde_json::json!({
+        "simd": "AVX2_256", "precision": "mixed", "mpi": "thread_mpi", "gpuBackend": "disabled"
+    });
+    let version = claim.row.system.gromacs_version.clone().expect("should be inspected");
+    assert_eq!(what_ran, vec![("gromacs@sha256:0123".to_owned(), version, build); 2]);
     let table: serde_json::Value = sqlx::query_scalar("select cycles from gromacs_observation")
         .fetch_one(store.pool())
         .await

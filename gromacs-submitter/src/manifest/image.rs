@@ -10,10 +10,15 @@ pub fn requested_image(row: &GromacsToTune, settings: &ManifestSettings) -> Stri
     row.image.clone().unwrap_or_else(|| settings.gromacs_image.clone())
 }
 
-/// What ran the inspection, by its digest, if the node says so for the image that was `requested`. An image that was
-/// brought to the node by hand has a digest that no registry knows.
+/// What ran the inspection: by its digest, if the node says so for the image that was `requested`, and by its name
+/// otherwise. An image that was brought to the node by hand has a digest that no registry knows. Its name still keeps the
+/// row's simulation from going on in another image once the tenant or the submitter names one.
 #[must_use]
-pub fn pinned_image(requested: &str, image_id: &str) -> Option<String> {
+pub fn pinned_image(requested: &str, image_id: Option<&str>) -> String {
+    image_id.and_then(|image_id| by_digest(requested, image_id)).unwrap_or_else(|| requested.to_owned())
+}
+
+fn by_digest(requested: &str, image_id: &str) -> Option<String> {
     // docker.io and its folder library may be left out of a name.
     fn whole(repository: &str) -> String {
         match repository.split_once('/') {

@@ -33,20 +33,21 @@ fn the_threads_of_the_image_do_not_contradict_those_of_the_layout() {
 fn the_image_is_the_one_that_read_the_file() {
     let sum = "sha256:0123";
     for (requested, image_id, pinned) in [
-        ("gromacs:test", "docker.io/library/gromacs@sha256:0123", Some("gromacs@sha256:0123")),
-        ("lab/gromacs:1", "docker.io/lab/gromacs@sha256:0123", Some("lab/gromacs@sha256:0123")),
-        ("r.example:5000/g:1", "r.example:5000/g@sha256:0123", Some("r.example:5000/g@sha256:0123")),
+        ("gromacs:test", "docker.io/library/gromacs@sha256:0123", "gromacs@sha256:0123"),
+        ("lab/gromacs:1", "docker.io/lab/gromacs@sha256:0123", "lab/gromacs@sha256:0123"),
+        ("r.example:5000/g:1", "r.example:5000/g@sha256:0123", "r.example:5000/g@sha256:0123"),
         (
             "r.example:5000/g",
             "docker-pullable://r.example:5000/g@sha256:0123",
-            Some("r.example:5000/g@sha256:0123"),
+            "r.example:5000/g@sha256:0123",
         ),
-        ("gromacs:test", "docker.io/library/import-2026-11-22@sha256:0123", None),
-        ("gromacs:test", sum, None),
-        ("gromacs:test", "", None),
+        ("gromacs:test", "docker.io/library/import-2026-11-22@sha256:0123", "gromacs:test"),
+        ("gromacs:test", sum, "gromacs:test"),
+        ("gromacs:test", "", "gromacs:test"),
     ] {
-        assert_eq!(pinned_image(requested, image_id).as_deref(), pinned, "{image_id}");
+        assert_eq!(pinned_image(requested, Some(image_id)), pinned, "{image_id}");
     }
+    assert_eq!(pinned_image("gromacs:test", None), "gromacs:test");
     let mut row = row();
     row.pinned_image = Some(format!("gromacs@{sum}"));
     let settings = manifest_settings();

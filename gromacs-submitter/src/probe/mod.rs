@@ -67,7 +67,7 @@ pub fn advice(words: &str) -> Option<&'static str> {
 pub struct Inspection {
     /// The columns it can fill.
     pub system: System,
-    /// The image that ran it, by its digest; none if the node does not say.
+    /// The image that ran it, as exactly as the node says; none where nobody asked.
     pub image: Option<String>,
     /// False if mdrun cannot lock its files there; none if nothing says so.
     pub append: Option<bool>,

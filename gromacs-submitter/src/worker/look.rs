@@ -61,7 +61,7 @@ impl Worker {
             seen.quota = self.cluster.quotas(&row.namespace).await?.as_deref().map(QuotaRoom::of);
         }
         if let Some(probe) = probe.as_ref().zip(seen.probe.as_ref()).filter(|_| details.image) {
-            seen.image = objects.image(probe).await?;
+            seen.image = Some(objects.image(probe).await?);
         }
         if details.restart {
             seen.restart_seconds = self.store.restart_seconds(row).await?;

@@ -76,12 +76,12 @@ impl<'a> RowObjects<'a> {
         self.cluster.memory_bytes(&self.row.namespace, job, attempt).await
     }
 
-    /// The image that ran the last attempt, by its digest.
-    pub(super) async fn image(&self, (job, view): Found<'_>) -> Result<Option<String>, ClusterError> {
+    /// The image that ran the last attempt, as exactly as the node says it.
+    pub(super) async fn image(&self, (job, view): Found<'_>) -> Result<String, ClusterError> {
         let attempt = view.last_attempt().map_or(1, |attempt| attempt.number);
         let image_id = self.cluster.image_id(&self.row.namespace, job, attempt).await?;
         let requested = requested_image(self.row, self.settings);
-        Ok(image_id.and_then(|image_id| pinned_image(&requested, &image_id)))
+        Ok(pinned_image(&requested, image_id.as_deref()))
     }
 
     pub(super) async fn create_probe(&self, probe: Probe, terms: &Terms) -> Result<(), ClusterError> {
