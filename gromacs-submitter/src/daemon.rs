@@ -198,8 +198,8 @@ async fn claim(
     limit: usize,
 ) -> Result<Duration, StoreError> {
     let began = Instant::now();
-    // A claim of one row is one of a row that is due, and new rows would wait until none is.
-    if limit > 1 || pace.concurrency == 1 {
+    // A claim of one row is one of a row in work, and new rows would wait until none of those is due.
+    if limit > 1 {
         let options =
             ClaimOptions { limit, except: rows.not_now(), max_waiting: pace.max_waiting, early: false };
         let claims = worker.store.claim(&options).await?;
@@ -218,7 +218,7 @@ async fn claim(
         worker.metrics.set_late(worker.store.count_late().await?);
         rows.counted = Some(Instant::now());
     }
-    if limit <= 1 && pace.concurrency > 1 {
+    if limit <= 1 {
         // The end of one of them is the next event.
         return Ok(SLOWEST_TURN);
     }

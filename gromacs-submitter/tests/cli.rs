@@ -426,14 +426,17 @@ async fn a_dry_run_of_run_names_the_rows_that_are_due() {
     let program = Program::migrated().await;
     let run = ["run", "--dry-run", "--gromacs-image", "x"];
     assert_eq!(program.good(&run), "no row is due\n");
-    program.good(&["add", "a.tpr", "b.tpr"]);
-    program.sql("update gromacs_to_tune set priority = 1 where id = 2").await;
+    program.good(&["add", "a.tpr", "b.tpr", "c.tpr"]);
+    program.sql("update gromacs_to_tune set priority = 1 where id = 3").await;
     let due = program.json(&run);
-    assert_eq!(due.as_array().map(Vec::len), Some(2));
+    assert_eq!(due.as_array().map(Vec::len), Some(3));
     assert_eq!(program.json(&run), due, "nobody holds them now");
     assert!(program.good(&run).contains("queued  b.tpr"));
-    let one = program.json(&["run", "--dry-run", "--gromacs-image", "x", "--concurrency", "1"]);
-    assert_eq!(one[0]["id"], 2, "the first to be taken");
+    let two = program.json(&["run", "--dry-run", "--gromacs-image", "x", "--concurrency", "2"]);
+    let ids: Vec<_> = two.as_array().into_iter().flatten().map(|row| row["id"].as_i64()).collect();
+    assert!(ids.len() == 2 && ids.contains(&Some(3)), "the first to be taken: {ids:?}");
+    let one = program.run(&["run", "--dry-run", "--gromacs-image", "x", "--concurrency", "1"]);
+    assert!(text(&one.stderr).contains("1 is not in 2..=1000"), "{}", text(&one.stderr));
 }
 
 #[tokio::test]

@@ -243,7 +243,9 @@ pub struct RunOptions {
     #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_MAX_WAITING", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..), help_heading = "Scheduling")]
     pub max_waiting: u16,
     /// Work on at most COUNT rows at the same time
-    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1000), help_heading = "Scheduling")]
+    ///
+    /// At least 2: new rows have their part of what is taken at once.
+    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=1000), help_heading = "Scheduling")]
     pub concurrency: u16,
     /// Which configurations are tried.
     #[command(flatten)]
