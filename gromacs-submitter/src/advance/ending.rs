@@ -21,7 +21,7 @@ use crate::view::{AttemptView, JobView};
 pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     status.rung = job.last_attempt().and_then(|attempt| attempt.rung).or(status.rung);
     let Some(end) = input.row.system.last_step() else {
-        let reason = "mdrun succeeded, but nsteps is not known; add the file again with a value for nsteps";
+        let reason = "mdrun succeeded, but nsteps is not known; set nsteps of the row, and retry";
         return fail(input, reason.to_owned());
     };
     if let Some(facts) = input.log().facts() {

@@ -141,8 +141,8 @@ fn contradiction(row: &GromacsToTune, inspection: &Inspection) -> Option<String>
         .map(|(name, given, found)| {
             let (given, found) = (given.unwrap_or_default(), found.unwrap_or_default());
             format!(
-                "{name} of the row is {given}, but {} says {found}, and mdrun computes what the file says; add it again \
-                 without {name}, or change the file (gmx convert-tpr)",
+                "{name} of the row is {given}, but {} says {found}, and mdrun computes what the file says; set {name} \
+                 of the row to null, or change the file (gmx convert-tpr), and retry",
                 row.tpr_path
             )
         })

@@ -39,7 +39,7 @@ pub(super) fn tuning(input: &Input<'_>) -> Step {
         (Some(system), Some(benchmark)) => calibration::tune(&benchmark, system, pool, input),
         (Some(system), None) => act(Action::AskTuner(Box::new(system)), row),
         (None, _) => {
-            let reason = "the number of atoms is not known; add the file again with a value for atoms";
+            let reason = "the number of atoms is not known; set atoms of the row, and retry";
             fail(input, reason.to_owned())
         }
     }
