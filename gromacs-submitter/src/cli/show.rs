@@ -1,5 +1,6 @@
 //! `show`: the story of one row on one screen.
 
+use scavenger_schema::tuning::EFFICIENCY;
 use serde_json::Value;
 
 use super::asked::{asked, chosen};
@@ -48,9 +49,10 @@ fn tell(row: &QueueRow, story: &Value, width: Option<usize>) -> Vec<String> {
     // Facts are wrapped, not cut: a reason is worth a second line.
     let mut lines: Vec<String> =
         lines.iter().flat_map(|line| wrap(&shown(line), width.unwrap_or(usize::MAX), 12)).collect();
-    for (heading, table) in
-        [("configurations, largest first", ladder(row, story)), ("attempts", attempts(story))]
-    {
+    for (heading, table, below) in [
+        ("configurations, largest first", ladder(row, story), Some(EFFICIENCY)),
+        ("attempts", attempts(story), None),
+    ] {
         if !table.is_empty() {
             lines.push(String::new());
             lines.push(heading.to_owned());
@@ -60,6 +62,8 @@ fn tell(row: &QueueRow, story: &Value, width: Option<usize>) -> Vec<String> {
                     .iter()
                     .map(|line| format!("  {line}")),
             );
+            let below = below.map(|meaning| format!("  efficiency: {meaning}"));
+            lines.extend(below.iter().flat_map(|line| wrap(line, width.unwrap_or(usize::MAX), 2)));
         }
     }
     if row.state == "failed" {
@@ -460,6 +464,7 @@ mod tests {
     fn a_story_has_everything_and_nothing_for_the_terminal_to_obey() {
         let lines = tell(&running(7), &story(), None);
         let all = lines.join("\n");
+        assert!(all.contains("\n  efficiency: speed per core, relative to the best"), "{all}");
         for fact in [
             "gromacs-7-1: runs/7/md.tpr on volume data in namespace chem, of anna",
             "state       running for 2 min",

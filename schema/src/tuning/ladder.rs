@@ -9,6 +9,10 @@ use super::{Build, Interval, Layout, NodeShape, Resources, SystemDescription};
 use crate::bounds;
 use crate::strict;
 
+/// What the efficiency of a configuration is, for people.
+pub const EFFICIENCY: &str = "speed per core, relative to the best per core on the same hardware; with a GPU: speed, relative to \
+    the best with that GPU";
+
 /// Asks for the configurations a simulation should try, largest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]

@@ -37,8 +37,8 @@ pub use hardware::{
     ClassResidual, CpuHardware, DroppedRuns, GpuHardware, HardwareReply, ModelClass, ModelReply,
 };
 pub use ladder::{
-    Alternative, Explore, HardwareSpeed, LadderReply, LadderRequest, Limits, MeasuredRun, PriceWeights, Rung,
-    SharedGpu,
+    Alternative, EFFICIENCY, Explore, HardwareSpeed, LadderReply, LadderRequest, Limits, MeasuredRun,
+    PriceWeights, Rung, SharedGpu,
 };
 pub use nodes::{NodeShape, Resources};
 pub use predict::{PredictReply, PredictRequest, StepCost};

@@ -7,8 +7,8 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow};
 use scavenger_schema::gpu_offload;
 use scavenger_schema::tuning::{
-    Build, GpuOffload, LadderReply, LadderRequest, Limits, MIB, NodeShape, PmeDescription, Resources,
-    Settings, SystemDescription,
+    Build, EFFICIENCY, GpuOffload, LadderReply, LadderRequest, Limits, MIB, NodeShape, PmeDescription,
+    Resources, Settings, SystemDescription,
 };
 use scavenger_tuner_model::{hardware, ladder};
 
@@ -232,7 +232,7 @@ fn table(reply: &LadderReply, gromacs_version: Option<&str>) -> String {
         ]);
     }
     let mut text = aligned(&rows, 3);
-    text.push_str(EFFICIENCY);
+    let _ = writeln!(text, "efficiency: {EFFICIENCY}");
     if !reply.shared_gpu.is_empty() {
         text.push_str(&shared_gpus(reply, gromacs_version));
     }
@@ -241,10 +241,6 @@ fn table(reply: &LadderReply, gromacs_version: Option<&str>) -> String {
     }
     text
 }
-
-/// What the column says.
-const EFFICIENCY: &str = "efficiency: speed per core, relative to the best per core on the same hardware; with a GPU: \
-    speed, relative to the best with that GPU\n";
 
 /// What several simulations on one GPU would do together.
 fn shared_gpus(reply: &LadderReply, gromacs_version: Option<&str>) -> String {
