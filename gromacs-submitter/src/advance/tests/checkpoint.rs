@@ -179,6 +179,11 @@ fn what_ended_unseen_is_known_to_need_the_pool() {
     let job = JobView { attempts, has_run: true, ..job(Phase::Running, 1) };
     assert!(job.has_ended_since(0));
     assert!(!job.has_ended_since(1));
+    // Nobody looked between them, and both are written down.
+    let step = Scene::with_job(submitted(), job).go();
+    let recorded: Vec<_> =
+        step.attempts.iter().map(|one| (one.view.number, one.view.outcome, one.view.rung)).collect();
+    assert_eq!(recorded, [(1, Some(Outcome::Interrupted), Some(1)), (2, None, Some(1))]);
 }
 
 /// An attempt that ended in its first interval, after 20 s, with a checkpoint that mdrun wrote at SIGTERM. What it lost comes to
