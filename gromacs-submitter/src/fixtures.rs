@@ -65,6 +65,7 @@ pub(crate) fn row() -> GromacsToTune {
         append: None,
         checkpoint_path: None,
         mdrun_options: Vec::new(),
+        grompp_options: Vec::new(),
         node_labels: sqlx::types::Json(BTreeMap::new()),
         deadline: None,
         service_account: None,

@@ -3,25 +3,7 @@
 //! Only here stands which these are. What the pipeline decides itself is none of them: files of its own, checkpoints,
 //! ranks, threads, devices, and how long mdrun runs.
 
-use std::iter::Peekable;
-use std::slice::Iter;
-
-/// What follows an option.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Value {
-    /// Nothing: it is a switch.
-    Switch,
-    /// One of these words.
-    Word(&'static [&'static str]),
-    /// A whole number from the first to the second.
-    Whole(i64, i64),
-    /// A number from the first to the second.
-    Real(f64, f64),
-    /// A file on the volume.
-    File,
-    /// One file on the volume or several.
-    Files,
-}
+use crate::gmx_options::{Argument, OptionError, Tool, Value, read};
 
 /// Every option that a row may set, in the order of the alphabet.
 const OPTIONS: [(&str, Value); 20] = [
@@ -75,97 +57,19 @@ const REPLEX: &str = "replicas exchange inside one mdrun of a GROMACS with libra
 const MEMBED: &str =
     "an embedding asks questions and cannot go on from a checkpoint: run it yourself, and add its result";
 
-/// Most bytes of a path, so that it fits into an argument behind the place where the volume is mounted.
-const LONGEST_PATH: usize = 900;
-
-/// Why words are no options that a row may set.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OptionError {
-    /// It is not in the list.
-    #[error("mdrun option {0:?} cannot be set for a row; these can: {names}", names = names())]
-    Know(String),
-    /// A row with it would not come to its end.
-    #[error("mdrun option {0} cannot be set for a row: {1}")]
-    Refuse(&'static str, &'static str),
-    /// Several mdrun processes share the pod's cores.
-    #[error(
-        "mdrun option -pin on cannot be set for a row of several simulations, which would all be pinned to the same cores; leave it out"
-    )]
-    PinSeveral,
-    /// A value without an option.
-    #[error("{0:?} is not an option of mdrun: options begin with '-', and each takes its own values")]
-    Begin(String),
-    /// It takes a value and has none, or another than it takes.
-    #[error("mdrun option {option} needs {needs}{}", found.as_ref().map(|found| format!(", not {found:?}")).unwrap_or_default())]
-    Take {
-        /// The option.
-        option: &'static str,
-        /// What it takes.
-        needs: String,
-        /// What it has.
-        found: Option<String>,
-    },
-    /// It stands there twice.
-    #[error("mdrun option {0} is given twice")]
-    Repeat(&'static str),
-}
-
-/// A word of mdrun's command line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Argument {
-    Plain(String),
-    File(String),
-}
+const MDRUN: Tool = Tool { name: "mdrun", options: &OPTIONS, refused: &REFUSED };
 
 /// Options that are in the list, with values that they take.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MdrunOptions(Vec<Argument>);
 
 impl MdrunOptions {
-    /// The words of a text, which are divided by blanks.
-    #[must_use]
-    pub fn words(text: &str) -> Vec<String> {
-        text.split_whitespace().map(ToOwned::to_owned).collect()
-    }
-
     /// Reads options and values, each a word of its own.
     ///
     /// # Errors
     /// [`OptionError`] with a sentence for the first word that is wrong.
     pub fn read(words: &[String]) -> Result<Self, OptionError> {
-        let mut arguments = Vec::new();
-        let mut seen: Vec<&str> = Vec::new();
-        let mut words = words.iter().peekable();
-        while let Some(word) = words.next() {
-            if !word.starts_with('-') {
-                return Err(OptionError::Begin(word.clone()));
-            }
-            if let Some((name, why)) = REFUSED.iter().find(|(name, _)| name == word) {
-                return Err(OptionError::Refuse(name, why));
-            }
-            let Some((name, value)) = OPTIONS.iter().find(|(name, _)| name == word) else {
-                return Err(OptionError::Know(word.clone()));
-            };
-            if seen.contains(name) {
-                return Err(OptionError::Repeat(name));
-            }
-            seen.push(name);
-            arguments.push(Argument::Plain(word.clone()));
-            match value {
-                Value::Switch => {}
-                Value::Word(_) | Value::Whole(..) | Value::Real(..) => {
-                    arguments.push(Argument::Plain(take(&mut words, name, *value)?));
-                }
-                Value::File => arguments.push(Argument::File(take(&mut words, name, *value)?)),
-                Value::Files => {
-                    arguments.push(Argument::File(take(&mut words, name, *value)?));
-                    while words.peek().is_some_and(|word| !word.starts_with('-')) {
-                        arguments.push(Argument::File(take(&mut words, name, *value)?));
-                    }
-                }
-            }
-        }
-        Ok(Self(arguments))
+        read(&MDRUN, words).map(Self)
     }
 
     /// Paths of the files that they name, relative to the root of the volume.
@@ -235,61 +139,13 @@ impl MdrunOptions {
     }
 }
 
-/// The next word, if the option takes it.
-fn take(
-    words: &mut Peekable<Iter<'_, String>>,
-    option: &'static str,
-    value: Value,
-) -> Result<String, OptionError> {
-    // A number may be negative; no option is a number.
-    let word = words.next_if(|word| !word.starts_with('-') || word.parse::<f64>().is_ok());
-    match word {
-        Some(word) if value.takes(word) => Ok(word.clone()),
-        found => Err(OptionError::Take { option, needs: value.needs(), found: found.cloned() }),
-    }
-}
-
-impl Value {
-    fn takes(self, word: &str) -> bool {
-        match self {
-            Self::Switch => false,
-            Self::Word(words) => words.contains(&word),
-            Self::Whole(least, most) => {
-                word.parse().is_ok_and(|number: i64| (least..=most).contains(&number))
-            }
-            Self::Real(least, most) => word.parse().is_ok_and(|number: f64| (least..=most).contains(&number)),
-            Self::File | Self::Files => {
-                let is_part = |part: &str| !matches!(part, "" | "." | "..");
-                word.len() <= LONGEST_PATH
-                    && !word.chars().any(char::is_control)
-                    && word.split('/').all(is_part)
-            }
-        }
-    }
-
-    fn needs(self) -> String {
-        match self {
-            Self::Switch => "no value".to_owned(),
-            Self::Word(words) => format!("one of {}", words.join(", ")),
-            Self::Whole(least, most) => format!("a whole number between {least} and {most}"),
-            Self::Real(least, most) => format!("a number between {least} and {most}"),
-            Self::File | Self::Files => {
-                "the path of a file relative to the root of the volume, without '..' and '//'".to_owned()
-            }
-        }
-    }
-}
-
-fn names() -> String {
-    OPTIONS.map(|(name, _)| name).join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gmx_options::words;
 
     fn read(text: &str) -> Result<MdrunOptions, OptionError> {
-        MdrunOptions::read(&MdrunOptions::words(text))
+        MdrunOptions::read(&words(text))
     }
 
     #[test]
@@ -311,24 +167,24 @@ mod tests {
         let options = read("-dlb yes -pin on -notunepme").expect("should be good");
         assert!(options.pins());
         assert_eq!(options.arguments("/data").join(" "), "-dlb yes -notunepme");
-        let words = options.with_files(|path| Ok::<_, ()>(path.to_owned())).expect("should be good");
-        assert_eq!(words, MdrunOptions::words("-dlb yes -pin on -notunepme"), "the row says it");
+        let kept = options.with_files(|path| Ok::<_, ()>(path.to_owned())).expect("should be good");
+        assert_eq!(kept, words("-dlb yes -pin on -notunepme"), "the row says it");
         assert!(!read("-pin off").expect("should be good").pins() && !MdrunOptions::default().pins());
         // No file of that name is taken for it.
         assert!(!read("-tableb on").expect("should be good").pins());
         assert_eq!(read("-nstlist 200 -dlb yes").expect("should be good").nstlist(), Some(200));
         assert_eq!(read("-nstlist 0").expect("should be good").nstlist(), None, "mdrun chooses");
         assert_eq!(options.nstlist(), None);
-        assert!(MdrunOptions::of_row(&words, 1).is_ok());
-        let error = MdrunOptions::of_row(&words, 2).expect_err("should be refused").to_string();
+        assert!(MdrunOptions::of_row(&kept, 1).is_ok());
+        let error = MdrunOptions::of_row(&kept, 2).expect_err("should be refused").to_string();
         assert!(error.contains("would all be pinned to the same cores"), "{error}");
-        let off = MdrunOptions::words("-pin off");
+        let off = words("-pin off");
         assert!(MdrunOptions::of_row(&off, 2).is_ok());
     }
 
     #[test]
     fn what_the_pipeline_decides_itself_and_what_is_wrong_is_refused() {
-        for (text, words) in [
+        for (text, said) in [
             ("-maxh 1", "\"-maxh\" cannot be set for a row; these can: -awh, "),
             ("-ntmpi 4", "\"-ntmpi\" cannot be set"),
             ("-cpi other.cpt", "\"-cpi\" cannot be set"),
@@ -366,7 +222,7 @@ mod tests {
             ("-reprod yes", "\"yes\" is not an option of mdrun"),
         ] {
             let error = read(text).expect_err(text).to_string();
-            assert!(error.contains(words), "{text}: {error}");
+            assert!(error.contains(said), "{text}: {error}");
         }
     }
 

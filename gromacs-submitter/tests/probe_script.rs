@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use gromacs_submitter::probe::{
-    INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT, parse_inspection, parse_verification,
+    GROMPP_SCRIPT, INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT, parse_inspection, parse_verification,
 };
 use scavenger_schema::{gmx_dump, tuning};
 use volume::Volume;
@@ -257,6 +257,84 @@ fn a_box_that_can_not_be_made_fails_with_gromacs_words() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("spc216.gro not found"));
     assert!(!tpr.exists());
     assert_eq!(volume.message(), "");
+}
+
+/// Arguments of the script that makes a row's file: those of the inspection, and words for grompp.
+fn with_grompp<'a>(tpr: &'a Path, folder: &'a Path) -> Vec<&'a Path> {
+    let own = [Path::new("5"), tpr, folder, Path::new("row 7 of queue a"), Path::new("-"), Path::new("-")];
+    let words =
+        ["-f", "npt.mdp", "-c", "../nvt/gromacs-6/confout.gro", "-p", "a topology.top"].map(Path::new);
+    own.into_iter().chain(words).collect()
+}
+
+#[test]
+fn a_row_makes_its_file_as_long_as_nothing_is_computed() {
+    let volume = Volume::new(&format!(
+        "case \"$*\" in
+        *' grompp '*) echo \"$PWD: $*\" >>\"$(dirname \"$0\")/calls\"
+            for word; do case $word in *.mdp | *.tpr) made=$word; [ -f \"$made\" ] || echo $$ >\"$made\" ;; esac; done ;;
+        *) {} ;;
+        esac",
+        dumping()
+    ));
+    let (tpr, folder) = (volume.0.join("npt/npt.tpr"), volume.0.join("npt/gromacs-7"));
+    let arguments = with_grompp(&tpr, &folder);
+    let output = volume.run(GROMPP_SCRIPT, &arguments);
+    assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("there is no folder"),
+        "and none is made for it"
+    );
+
+    std::fs::create_dir(volume.0.join("npt")).expect("should make a folder");
+    let read = |path: PathBuf| std::fs::read_to_string(path).expect("should be there");
+    let mut files = Vec::new();
+    // Twice: what was made wrongly is made again.
+    for _ in 0..2 {
+        let output = volume.run(GROMPP_SCRIPT, &arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let inspection = parse_inspection(&volume.message()).expect("should be a good answer");
+        assert_eq!((inspection.system.atoms, inspection.made), (Some(1048), true), "what was made is read");
+        assert!(!inspection.values.contains_key("made"), "the file says nothing of it");
+        files.push(read(tpr.clone()));
+    }
+    assert_ne!(files[0], files[1]);
+    let calls = read(volume.0.join("bin/calls"));
+    let expected = format!(
+        "{}/npt: -quiet -nobackup grompp -f npt.mdp -c ../nvt/gromacs-6/confout.gro -p a topology.top -o {folder}/new.tpr -po \
+         {folder}/mdout.mdp\n",
+        volume.0.display(),
+        folder = folder.display()
+    );
+    assert_eq!(calls, expected.repeat(2));
+    assert_eq!(read(folder.join(".row")), "row 7 of queue a\n");
+
+    // Once there is a checkpoint, it is the file that was computed with.
+    std::fs::write(folder.join("state.cpt"), "x").expect("should write");
+    assert!(volume.run(GROMPP_SCRIPT, &arguments).status.success());
+    assert!(!parse_inspection(&volume.message()).expect("should be a good answer").made);
+    assert_eq!(read(tpr), files[1]);
+    assert_eq!(read(volume.0.join("bin/calls")), calls);
+}
+
+#[test]
+fn a_file_that_somebody_else_made_is_not_written_over() {
+    let volume = Volume::new(&dumping());
+    let (tpr, folder) = (volume.file("npt.tpr"), volume.0.join("gromacs-7"));
+    let output = volume.run(GROMPP_SCRIPT, &with_grompp(&tpr, &folder));
+    assert_eq!(output.status.code(), Some(4));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("npt.tpr is there, and grompp would write over it; move it away"), "{said}");
+}
+
+#[test]
+fn what_grompp_refuses_is_said_in_its_words() {
+    let volume = Volume::new("echo 'Fatal error:' >&2; echo 'Too many warnings (1).' >&2; exit 1");
+    let (tpr, folder) = (volume.0.join("npt.tpr"), volume.0.join("gromacs-7"));
+    let output = volume.run(GROMPP_SCRIPT, &with_grompp(&tpr, &folder));
+    assert_eq!(output.status.code(), Some(8));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("Too many warnings"));
+    assert!(!tpr.exists());
 }
 
 #[test]

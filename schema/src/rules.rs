@@ -34,10 +34,17 @@ pub fn sentence(name: &str) -> Option<&'static str> {
         "mdrun_options_valid" => {
             "mdrun_options must be a list of at most 100 words, together at most 8192 bytes, such as {-dlb,yes}"
         }
+        "grompp_options_valid" => {
+            "grompp_options must be a list of at most 100 words, together at most 8192 bytes, such as {-f,md.mdp,-c,start.gro,-p,topol.top}"
+        }
+        "multidir_grompp_options" => {
+            "a row of several simulations makes none of its files; leave grompp_options out, and run gmx grompp in each folder"
+        }
         "node_labels_valid" => {
             "node_labels must be an object of at most 32 labels of a node, such as {\"kubernetes.io/arch\": \"amd64\"}"
         }
         "benchmark_nodes" => "a calibration names its nodes in benchmark_node_labels; leave node_labels out",
+        "benchmark_grompp_options" => "a calibration makes its file itself; leave grompp_options out",
         "benchmark_mdrun_options" => "a calibration runs mdrun as it is; leave mdrun_options out",
         "image_valid" => "image must be a container image without blanks",
         "run_as_user_valid" => "run_as_user must be between 1 and 2147483647: nothing runs as root",

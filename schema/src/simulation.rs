@@ -234,6 +234,8 @@ pub struct GromacsToTune {
     pub checkpoint_path: Option<String>,
     /// Further options of mdrun and their values.
     pub mdrun_options: Vec<String>,
+    /// Options of grompp and their values, with which it makes its .tpr file; none if that is there.
+    pub grompp_options: Vec<String>,
     /// Labels that its node must have.
     pub node_labels: Json<BTreeMap<String, String>>,
     /// When it should be completed.

@@ -3,6 +3,7 @@
 
 mod confinement;
 mod cron;
+mod equilibration;
 mod examples;
 mod lifecycle;
 mod multidir;

@@ -86,6 +86,9 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
                 Kind::Simulation if row.extended_nsteps.is_some() => {
                     format!("extending {} failed", row.tpr_path)
                 }
+                Kind::Simulation if !row.grompp_options.is_empty() => {
+                    format!("making and reading {} failed", row.tpr_path)
+                }
                 Kind::Simulation => format!("reading {} failed", row.tpr_path),
                 Kind::Calibration => "making the box of water failed".to_owned(),
             };
@@ -97,6 +100,7 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
         }
         Phase::Waiting | Phase::Starting | Phase::Running | Phase::Interrupted => {
             let does = match row.kind {
+                Kind::Simulation if !row.grompp_options.is_empty() => "makes and reads the .tpr file",
                 Kind::Simulation => "reads the .tpr file",
                 Kind::Calibration => "makes the box of water",
             };
@@ -112,7 +116,10 @@ fn with_advice_on_chain(row: &GromacsToTune, reason: String) -> String {
         return reason;
     }
     let rows = if before.len() == 1 { "row" } else { "rows" };
-    format!("{reason}; make it of what {rows} {} computed (gmx grompp), and retry", before.join(", "))
+    format!(
+        "{reason}; make it of what {rows} {} computed (gmx grompp, or gromacs-submitter edit --grompp), and retry",
+        before.join(", ")
+    )
 }
 
 /// Why the row cannot have what it asks for. What the user gave wins where the tuner only reckons with it; which steps
@@ -150,6 +157,10 @@ fn contradiction(row: &GromacsToTune, inspection: &Inspection) -> Option<String>
 
 /// Why what was computed does not belong to the file as it is now.
 fn changed(row: &GromacsToTune, inspection: &Inspection) -> Option<String> {
+    // A minimisation begins again anyway, and grompp made the file where no checkpoint was.
+    if row.is_minimisation() || inspection.made {
+        return None;
+    }
     let computed = row.status.checkpoint_step.max(row.status.step).filter(|step| *step > 0)?;
     match change(&row.inspected.as_ref()?.0, &inspection.values) {
         Change::None | Change::Steps => None,

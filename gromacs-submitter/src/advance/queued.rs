@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
 
 use super::{Action, Input, Needs, Step, act, cancelled, delete_and_wait, fail, record, settle_until};
+use crate::grompp_options;
 use crate::manifest::{Probe, RowNames};
 use crate::mdrun_options::MdrunOptions;
 
@@ -47,6 +48,9 @@ pub(super) fn queued(input: &Input<'_>) -> Step {
     if let Err(error) = MdrunOptions::of_row(&row.mdrun_options, row.simulations()) {
         let advice = "change mdrun_options (gromacs-submitter edit), and retry";
         return fail(input, format!("{error}; {advice}"));
+    }
+    if let Err(error) = grompp_options::of_row(&row.grompp_options, &row.after) {
+        return fail(input, format!("{error}; change it (gromacs-submitter edit --grompp), and retry"));
     }
     // The box of a calibration that is tried again is made again: nobody promised to keep it.
     let is_ready = row.is_inspected && row.kind == Kind::Simulation && !row.status.inspect_again;

@@ -121,10 +121,11 @@ fn facts(row: &QueueRow, story: &Value) -> Vec<(&'static str, String)> {
             .collect();
         facts.push(("nodes", pairs.join(", ")));
     }
-    let options = simulation["mdrun_options"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if !options.is_empty() {
-        let words: Vec<&str> = options.iter().filter_map(Value::as_str).collect();
-        facts.push(("mdrun", words.join(" ")));
+    for (tool, column) in [("grompp", "grompp_options"), ("mdrun", "mdrun_options")] {
+        let words: Vec<&str> = items(simulation, column).filter_map(Value::as_str).collect();
+        if !words.is_empty() {
+            facts.push((tool, words.join(" ")));
+        }
     }
     if let Some(nsteps) = simulation["extended_nsteps"].as_i64() {
         facts.push(("extended", format!("to {} steps in all", count(nsteps))));

@@ -13,7 +13,7 @@ use crate::store::{Moment, Unset};
 #[derive(Debug, Clone, Args)]
 #[command(
     group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label"]).multiple(true).required(true),
-    group = ArgGroup::new("what").args(["project", "label", "image", "append", "mdrun_options", "node_label", "any_node", "after", "no_after", "deadline", "no_deadline", "priority", "max_cpu_millicores", "max_memory_bytes", "max_gpus", "min_cpu_millicores", "min_ns_per_day", "min_efficiency", "max_configurations", "gpu_price", "memory_price", "interruption_after", "fallback_after", "unset"]).multiple(true).required(true)
+    group = ArgGroup::new("what").args(["project", "label", "image", "append", "mdrun_options", "grompp", "node_label", "any_node", "after", "no_after", "deadline", "no_deadline", "priority", "max_cpu_millicores", "max_memory_bytes", "max_gpus", "min_cpu_millicores", "min_ns_per_day", "min_efficiency", "max_configurations", "gpu_price", "memory_price", "interruption_after", "fallback_after", "unset"]).multiple(true).required(true)
 )]
 pub struct EditOptions {
     /// Which rows.
@@ -34,6 +34,9 @@ pub struct EditOptions {
     /// Give mdrun these further options, in one text, in the place of those before; none of them with an empty text
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub mdrun_options: Option<String>,
+    /// Make the .tpr file by grompp with these options, in one text; with an empty text it is read as it is
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub grompp: Option<String>,
     /// Run only on nodes with this label; may be repeated, and replaces what was said before
     #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = label, help_heading = "Scheduling")]
     pub node_label: Vec<(String, String)>,

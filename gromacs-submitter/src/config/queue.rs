@@ -116,6 +116,12 @@ pub struct AddOptions {
     /// checkpoints and the length of the run are chosen by the submitter.
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     pub mdrun_options: Option<String>,
+    /// Make PATH by grompp with these options, in one text: '-f md.mdp -c gromacs-6/confout.gro -p topol.top'
+    ///
+    /// Runs when the row begins, in the folder of PATH, where files are named from. {after} in a path stands for the row of
+    /// --after, whose results are in the folder gromacs-{after} beside its own .tpr file.
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, conflicts_with_all = ["root", "tpr", "multidir"])]
+    pub grompp: Option<String>,
     /// What the rows belong to
     #[arg(long, value_name = "PROJECT")]
     pub project: Option<String>,

@@ -31,10 +31,11 @@ pub use row_names::{Probe, RowNames};
 pub(crate) use row_names::{is_of_row, row_of, selector_of_queue};
 
 use crate::gpus;
+use crate::grompp_options;
 use crate::mdrun_log::step_interval;
 use crate::mdrun_options::MdrunOptions;
 use crate::multidir::{self, Places};
-use crate::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
+use crate::probe::{GROMPP_SCRIPT, INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
 
 /// Where the row's volume is mounted.
 pub(crate) const MOUNT_PATH: &str = "/data";
@@ -261,7 +262,15 @@ pub fn probe_job(
                 arguments.extend(row.multidir.iter().cloned());
             }
             arguments.extend(files.files().map(|path| format!("{MOUNT_PATH}/{path}")));
-            (INSPECT_SCRIPT, arguments)
+            let made_by = words_for_grompp(row);
+            if made_by.is_empty() {
+                (INSPECT_SCRIPT, arguments)
+            } else {
+                // Those of the inspection itself: all but its name.
+                arguments.insert(1, (arguments.len() - 1).to_string());
+                arguments.extend(made_by);
+                (GROMPP_SCRIPT, arguments)
+            }
         }
         (Probe::Verification, _) if row.is_multidir() => {
             let folders = row.multidir.iter().cloned();
@@ -392,6 +401,12 @@ pub(crate) fn appends(row: &GromacsToTune) -> bool {
 /// The row's own options. A row whose options are wrong is failed before anything is made for it.
 fn further_options(row: &GromacsToTune) -> MdrunOptions {
     MdrunOptions::read(&row.mdrun_options).unwrap_or_default()
+}
+
+/// Words for grompp, which makes its file; none if that is there. A row whose words are wrong is failed before anything is made
+/// for it.
+fn words_for_grompp(row: &GromacsToTune) -> Vec<String> {
+    grompp_options::of_row(&row.grompp_options, &row.after).unwrap_or_default()
 }
 
 /// No checkpoint to go on from: what is measured is one stretch. The counters cannot be reset while PME is being tuned.

@@ -164,6 +164,33 @@ fn a_row_that_is_extended_runs_a_copy_of_its_file() {
 }
 
 #[test]
+fn a_row_that_makes_its_file_has_words_for_grompp() {
+    let words = ["-f", "npt.mdp", "-c", "gromacs-{after}/$(X).gro", "-p", "topol.top"];
+    let row =
+        GromacsToTune { grompp_options: words.map(ToOwned::to_owned).to_vec(), after: vec![6], ..row() };
+    let probe = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
+    assert_eq!(probe.spec.command[2].replace("$$", "$"), GROMPP_SCRIPT);
+    assert_eq!(
+        probe.spec.args,
+        [
+            "inspect",
+            "5",
+            "/data/water/topol.tpr",
+            "/data/water/gromacs-7",
+            "row 7 of queue queue",
+            "-",
+            "-",
+            "-f",
+            "npt.mdp",
+            "-c",
+            "gromacs-6/$$(X).gro",
+            "-p",
+            "topol.top"
+        ]
+    );
+}
+
+#[test]
 fn everything_of_a_row_runs_as_its_tenants_service_account() {
     let mut row = row();
     row.service_account = Some("simulations".to_owned());

@@ -7,29 +7,7 @@ if ! [ -f "$1" ]; then
     echo "there is no file $1 on the volume" >&2
     exit 4
 fi
-if ! mkdir -p -- "$2"; then
-    if [ -d "${2%/*}" ] && ! [ -w "${2%/*}" ]; then echo "user $(id -u) cannot write to ${2%/*}" >&2; fi
-    exit 5
-fi
-if ! [ -w "$2" ]; then
-    echo "user $(id -u) cannot write to $2" >&2
-    exit 6
-fi
-# A checkpoint that another queue's row left here, one of an earlier database for example, is not this row's to go on from:
-# mdrun would take the other simulation's end for its own.
-if [ -n "${3-}" ]; then
-    if [ -f "$2/.row" ]; then
-        if [ "$(cat "$2/.row")" != "$3" ]; then
-            echo "$2 holds a simulation of another queue; move it away or remove it" >&2
-            exit 9
-        fi
-    elif [ -e "$2/state.cpt" ]; then
-        echo "$2 holds a checkpoint that is not this row's; move it away or remove it" >&2
-        exit 9
-    else
-        printf '%s\n' "$3" >"$2/.row" || exit 6
-    fi
-fi
+make_folder "$2" "${3-}"
 # What the simulation has written itself since it started goes before the checkpoint that it started from.
 if [ "${5:--}" != - ] && ! [ -e "$2/state.cpt" ]; then
     if ! [ -f "$5" ]; then
@@ -132,6 +110,8 @@ $1 == "MPI" && $2 == "library:" { print "mpi=" $3 }
 launcher=
 if [ "$(dd if="$(command -v gmx)" bs=2 count=1 2>/dev/null | tr -d '\000')" = '#!' ]; then launcher="launcher=script
 "; fi
+if [ -n "${made-}" ]; then found="$found
+made=$made"; fi
 found="$found
 $build
 ${launcher}locks=$locks

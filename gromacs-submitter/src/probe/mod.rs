@@ -12,10 +12,15 @@ use scavenger_schema::simulation::{GromacsToTune, MINIMISERS, System};
 use scavenger_schema::tuning::{CycleTable, SystemDescription};
 
 /// Reads the .tpr file and makes the working directory.
-pub const INSPECT_SCRIPT: &str = include_str!("inspect.sh");
+pub const INSPECT_SCRIPT: &str = concat!(include_str!("folder.sh"), include_str!("inspect.sh"));
+
+/// Makes the .tpr file by grompp, unless something has been computed with it, and reads it as [`INSPECT_SCRIPT`] does.
+pub const GROMPP_SCRIPT: &str =
+    concat!(include_str!("folder.sh"), include_str!("grompp.sh"), include_str!("inspect.sh"));
 
 /// Makes a box of water, and its working directory, and reads the .tpr file as [`INSPECT_SCRIPT`] does.
-pub const WATER_SCRIPT: &str = concat!(include_str!("water.sh"), include_str!("inspect.sh"));
+pub const WATER_SCRIPT: &str =
+    concat!(include_str!("folder.sh"), include_str!("water.sh"), include_str!("inspect.sh"));
 
 /// Reads the step of a checkpoint, and how the newest log beside it ends.
 pub const VERIFY_SCRIPT: &str = include_str!("verify.sh");
@@ -71,6 +76,8 @@ pub struct Inspection {
     pub image: Option<String>,
     /// False if mdrun cannot lock its files there; none if nothing says so.
     pub append: Option<bool>,
+    /// True if it has just made the file itself.
+    pub made: bool,
     /// Every value it printed, for people and for later.
     pub values: BTreeMap<String, String>,
 }
@@ -107,6 +114,9 @@ const LAUNCHER: &str = "launcher";
 pub fn starts_by_script(row: &GromacsToTune) -> bool {
     row.inspected.as_ref().is_some_and(|values| values.get(LAUNCHER).is_some_and(|kind| kind == "script"))
 }
+
+/// Says of a file that the inspection has just made, and of nothing in it.
+const MADE: &str = "made";
 
 /// What may differ between two readings of one file, or of a file that only goes on for longer.
 const MAY_DIFFER: [&str; 8] = [
@@ -158,7 +168,8 @@ pub fn parse_inspection(text: &str) -> Result<Inspection, ProbeError> {
     inspection_of(values_behind(text, "inspection=1")?)
 }
 
-fn inspection_of(values: BTreeMap<String, String>) -> Result<Inspection, ProbeError> {
+fn inspection_of(mut values: BTreeMap<String, String>) -> Result<Inspection, ProbeError> {
+    let made = values.remove(MADE).is_some();
     let word = |key: &str| values.get(key).map(String::as_str).unwrap_or_default();
     let integrator = word("integrator");
     let minimises = MINIMISERS.contains(&integrator);
@@ -219,7 +230,7 @@ fn inspection_of(values: BTreeMap<String, String>) -> Result<Inspection, ProbeEr
             .map(ToOwned::to_owned),
     };
     let append = (word("locks") == "no").then_some(false);
-    Ok(Inspection { system, image: None, append, values })
+    Ok(Inspection { system, image: None, append, made, values })
 }
 
 /// What the verification found.

@@ -1,10 +1,6 @@
 # Makes the run input of a box of water. $1: the .tpr file to write, $2: the working directory, $3 $4 $5: copies of
 # GROMACS's own box of 216 molecules along x, y and z, $6: steps. The inspection of what was made follows.
-mkdir -p -- "$2" || exit 5
-if ! [ -w "$2" ]; then
-    echo "user $(id -u) cannot write to $2" >&2
-    exit 6
-fi
+make_folder "$2" ""
 cd -- "$2" || exit 5
 # Exactly one copy of the equilibrated box, stacked: there are no seams, so nothing has to be minimised.
 gmx -quiet -nobackup solvate -cs spc216.gro -box 1.86206 1.86206 1.86206 -o cell.gro >&2 || exit 8

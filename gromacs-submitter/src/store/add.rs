@@ -54,6 +54,8 @@ pub struct NewRow {
     pub checkpoint_path: Option<String>,
     /// Further options of mdrun.
     pub mdrun_options: Option<Vec<String>>,
+    /// Options of grompp, which makes its file.
+    pub grompp_options: Option<Vec<String>>,
     /// Labels that its node must have.
     pub node_labels: Option<Labels>,
     /// When it should be completed.
@@ -294,7 +296,7 @@ enum Cell<'a> {
 }
 
 /// Every column that a user may give, with its value.
-fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 45] {
+fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 46] {
     let (system, ladder) = (&row.system, &row.ladder_settings);
     [
         ("namespace", Some(Cell::Text(&row.namespace))),
@@ -319,6 +321,7 @@ fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 45] {
         ("append", row.append.map(Cell::Flag)),
         ("checkpoint_path", row.checkpoint_path.as_deref().map(Cell::Text)),
         ("mdrun_options", row.mdrun_options.as_deref().map(Cell::Words)),
+        ("grompp_options", row.grompp_options.as_deref().map(Cell::Words)),
         ("node_labels", row.node_labels.as_ref().map(Cell::Names)),
         ("deadline", row.deadline.map(Cell::Time)),
         ("project", row.project.as_deref().map(Cell::Text)),

@@ -22,6 +22,8 @@ pub struct Edit {
     pub append: Option<bool>,
     /// Further options of mdrun, in the place of what was said before.
     pub mdrun_options: Option<Vec<String>>,
+    /// Options of grompp, in the place of what was said before.
+    pub grompp_options: Option<Vec<String>>,
     /// Labels that their nodes must have, in the place of those before.
     pub node_labels: Option<Labels>,
     /// When they should be completed; none takes the deadline away.
@@ -198,6 +200,7 @@ impl Store {
                 image,
                 append,
                 mdrun_options,
+                grompp_options,
                 after,
                 priority,
                 max_cpu_millicores,

@@ -203,7 +203,7 @@ impl Store {
                     'min_ns_per_day', t.min_ns_per_day, 'interruption_after_seconds', t.interruption_after_seconds,
                     'fallback_after_seconds', t.fallback_after_seconds, 'append', t.append, 'checkpoint_path', t.checkpoint_path,
                     'multidir', t.multidir,
-                    'mdrun_options', t.mdrun_options, 'node_labels', t.node_labels, 'deadline', t.deadline,
+                    'mdrun_options', t.mdrun_options, 'grompp_options', t.grompp_options, 'node_labels', t.node_labels, 'deadline', t.deadline,
                     'project', t.project, 'labels', t.labels, 'held', t.held, 'after', t.after,
                     'pinned_image', t.pinned_image, 'extended_nsteps', t.extended_nsteps, 'atoms', t.atoms, 'box_nm', t.box_nm,
                     'nsteps', t.nsteps, 'init_step', t.init_step, 'dt_ps', t.dt_ps, 'cutoff_nm', t.cutoff_nm,

@@ -10,13 +10,13 @@ fn a_missing_file_of_a_chain_says_what_to_make_it_of() {
         (
             vec![5],
             format!(
-                "reading water/topol.tpr failed: {missing}; make it of what row 5 computed (gmx grompp), and retry"
+                "reading water/topol.tpr failed: {missing}; make it of what row 5 computed (gmx grompp, or gromacs-submitter edit --grompp), and retry"
             ),
         ),
         (
             vec![5, 6],
             format!(
-                "reading water/topol.tpr failed: {missing}; make it of what rows 5, 6 computed (gmx grompp), and retry"
+                "reading water/topol.tpr failed: {missing}; make it of what rows 5, 6 computed (gmx grompp, or gromacs-submitter edit --grompp), and retry"
             ),
         ),
     ] {

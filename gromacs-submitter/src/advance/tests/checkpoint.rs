@@ -131,12 +131,15 @@ fn a_retry_reads_the_file_again() {
         crate::probe::parse_inspection(&format!("{ANSWER}\ntpr-checksum=1-1\n")).expect("should be read");
     let longer = ANSWER.replace("nsteps=4000", "nsteps=8000");
     let other = ANSWER.replace("atoms=2652", "atoms=2655");
+    let made = format!("{other}\nmade=yes");
     for (text, sum, computed, expected) in [
         (ANSWER, "1-1", Some(100), State::Tuning),
         (longer.as_str(), "2-1", Some(100), State::Tuning),
         (other.as_str(), "2-1", Some(100), State::Failed),
         (ANSWER, "2-1", Some(100), State::Failed),
         (other.as_str(), "2-1", None, State::Tuning),
+        // grompp made it, since there was no checkpoint to go on from.
+        (made.as_str(), "2-1", Some(100), State::Tuning),
     ] {
         let mut row = submitted();
         row.system = before.system.clone();

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use anyhow::{Context as _, bail};
 
 use super::Entry;
+use crate::gmx_options::{self, OptionError};
+use crate::grompp_options;
 use crate::mdrun_options::MdrunOptions;
 use crate::store::{Labels, Moment, NewRow};
 
@@ -14,7 +16,7 @@ use crate::store::{Labels, Moment, NewRow};
 type Fill = fn(&mut NewRow, &str) -> Result<(), String>;
 
 /// Every column that a user may give.
-const COLUMNS: [(&str, Fill); 45] = [
+const COLUMNS: [(&str, Fill); 46] = [
     ("namespace", |row, cell| text(&mut row.namespace, cell)),
     ("persistent_volume_claim", |row, cell| text(&mut row.persistent_volume_claim, cell)),
     ("tpr_path", |row, cell| text(&mut row.tpr_path, cell)),
@@ -36,7 +38,10 @@ const COLUMNS: [(&str, Fill); 45] = [
     ("fallback_after_seconds", |row, cell| number(&mut row.fallback_after_seconds, cell)),
     ("append", |row, cell| flag(&mut row.append, cell)),
     ("checkpoint_path", |row, cell| number(&mut row.checkpoint_path, cell)),
-    ("mdrun_options", |row, cell| words(&mut row.mdrun_options, cell)),
+    ("mdrun_options", |row, cell| {
+        words(&mut row.mdrun_options, cell, |words| MdrunOptions::read(words).map(drop))
+    }),
+    ("grompp_options", |row, cell| words(&mut row.grompp_options, cell, grompp_options::read)),
     ("node_labels", |row, cell| labels(&mut row.node_labels, cell)),
     ("deadline", |row, cell| deadline(&mut row.deadline, cell)),
     ("project", |row, cell| number(&mut row.project, cell)),
@@ -207,9 +212,13 @@ fn flag(column: &mut Option<bool>, cell: &str) -> Result<(), String> {
 }
 
 /// `-dlb yes -plumed meta/plumed.dat`.
-fn words(column: &mut Option<Vec<String>>, cell: &str) -> Result<(), String> {
-    let words = MdrunOptions::words(cell);
-    MdrunOptions::read(&words).map_err(|error| error.to_string())?;
+fn words(
+    column: &mut Option<Vec<String>>,
+    cell: &str,
+    read: fn(&[String]) -> Result<(), OptionError>,
+) -> Result<(), String> {
+    let words = gmx_options::words(cell);
+    read(&words).map_err(|error| error.to_string())?;
     *column = Some(words);
     Ok(())
 }

@@ -15,6 +15,7 @@ use super::{Outcome, open_current, print_error, print_line};
 use crate::config::{AddOptions, Database};
 use crate::mdrun_options::MdrunOptions;
 use crate::store::{AddMode, Added, Labels, NewRow};
+use crate::{gmx_options, grompp_options};
 
 /// A row that the user wants, or why it is none.
 struct Entry {
@@ -146,6 +147,11 @@ fn entries(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
     if let Some(text) = &options.mdrun_options {
         defaults.mdrun_options = Some(mdrun_options(text, options.root.as_deref())?);
     }
+    if let Some(text) = &options.grompp {
+        let words = gmx_options::words(text);
+        grompp_options::read(&words)?;
+        defaults.grompp_options = Some(words);
+    }
     if let Some(from) = &options.from {
         return csv::read(from, &defaults);
     }
@@ -186,7 +192,7 @@ fn entries(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
 
 /// Further options of mdrun. With a root, the files that they name must be there.
 fn mdrun_options(text: &str, root: Option<&std::path::Path>) -> anyhow::Result<Vec<String>> {
-    let words = MdrunOptions::words(text);
+    let words = gmx_options::words(text);
     let options = MdrunOptions::read(&words)?;
     match root {
         None => Ok(words),

@@ -1,0 +1,108 @@
+//! Options of grompp, with which a row makes its .tpr file itself: of what the row before it computed, for example.
+//!
+//! grompp runs in the folder of the .tpr file, as people run it, so its files are named from there. What it writes is no
+//! option: the .tpr file is the row's.
+
+use crate::gmx_options::{self, Argument, OptionError, Tool, Value};
+
+const OPTIONS: [(&str, Value); 16] = [
+    ("-c", Value::Beside),
+    ("-e", Value::Beside),
+    ("-f", Value::Beside),
+    ("-maxwarn", Value::Whole(0, 1000)),
+    ("-n", Value::Beside),
+    ("-norenum", Value::Switch),
+    ("-normvsbds", Value::Switch),
+    ("-p", Value::Beside),
+    ("-r", Value::Beside),
+    ("-rb", Value::Beside),
+    ("-ref", Value::Beside),
+    ("-renum", Value::Switch),
+    ("-rmvsbds", Value::Switch),
+    ("-t", Value::Beside),
+    ("-time", Value::Real(-1.0, 1e12)),
+    ("-zero", Value::Switch),
+];
+
+const OUTPUT: &str = "the .tpr file is that of the row, and mdout.mdp lies in the folder of its results";
+
+const GROMPP: Tool = Tool {
+    name: "grompp",
+    options: &OPTIONS,
+    refused: &[("-imd", OUTPUT), ("-o", OUTPUT), ("-po", OUTPUT), ("-pp", OUTPUT)],
+};
+
+/// Without these grompp looks for names of its own, which would be found by chance.
+const NEEDED: [&str; 3] = ["-f", "-c", "-p"];
+
+/// Stands in a path for the number of the row that this one comes after.
+const AFTER: &str = "{after}";
+
+/// Checks options, each a word of its own, without a row that they belong to.
+///
+/// # Errors
+/// [`OptionError`] with a sentence for the first word that is wrong.
+pub fn read(words: &[String]) -> Result<(), OptionError> {
+    arguments(words).map(drop)
+}
+
+/// Reads the options of a row, each a word of its own; none if grompp is not to run. `{after}` becomes the number of the row
+/// in `after`.
+///
+/// # Errors
+/// [`OptionError`] with a sentence for the first word that is wrong.
+pub fn of_row(words: &[String], after: &[i64]) -> Result<Vec<String>, OptionError> {
+    let word = |argument: Argument| match argument {
+        Argument::Plain(word) => Ok(word),
+        Argument::File(path) if path.contains(AFTER) => match after {
+            [row] => Ok(path.replace(AFTER, &row.to_string())),
+            rows => Err(OptionError::After(rows.len())),
+        },
+        Argument::File(path) => Ok(path),
+    };
+    arguments(words)?.into_iter().map(word).collect()
+}
+
+fn arguments(words: &[String]) -> Result<Vec<Argument>, OptionError> {
+    let arguments = gmx_options::read(&GROMPP, words)?;
+    let lacks = |option: &&&str| !words.is_empty() && !words.iter().any(|word| word == **option);
+    NEEDED.iter().find(lacks).map_or(Ok(arguments), |option| Err(OptionError::Lack(option)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gmx_options::words;
+
+    const EQUILIBRATION: &str = "-f npt.mdp -c ../nvt/gromacs-{after}/confout.gro -t ../nvt/gromacs-{after}/state.cpt -p topol.top -maxwarn 1";
+
+    #[test]
+    fn files_of_the_row_before_are_named_by_its_number() {
+        assert_eq!(
+            of_row(&words(EQUILIBRATION), &[7]).expect("should be good").join(" "),
+            "-f npt.mdp -c ../nvt/gromacs-7/confout.gro -t ../nvt/gromacs-7/state.cpt -p topol.top -maxwarn 1"
+        );
+        assert_eq!(of_row(&[], &[]), Ok(Vec::new()), "the file is there");
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused() {
+        for (text, after, said) in [
+            ("-f a.mdp -c a.gro", &[1][..], "grompp needs -p in grompp_options"),
+            (EQUILIBRATION, &[], "and there are 0; write its number"),
+            (EQUILIBRATION, &[1, 2], "and there are 2; write its number"),
+            (
+                "-f a.mdp -o b.tpr",
+                &[],
+                "grompp option -o cannot be set for a row: the .tpr file is that of the row",
+            ),
+            ("-f /etc/a.mdp", &[], "-f needs the path of a file relative to the folder of the .tpr file"),
+            ("-v", &[], "grompp option \"-v\" cannot be set for a row; these can: -c, "),
+            ("md.mdp", &[], "\"md.mdp\" is not an option of grompp"),
+            ("-maxwarn -1", &[], "-maxwarn needs a whole number between 0 and 1000"),
+        ] {
+            let error = of_row(&words(text), after).expect_err(text).to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+}
