@@ -85,10 +85,10 @@ const MORE_PROBE_MEMORY: i64 = 4;
 /// Most memory that a probe asks for, bytes; the dump of 500,000,000 atoms.
 pub(crate) const MOST_PROBE_MEMORY: u64 = 64 << 30;
 
-/// What making a box of water asks for: `gmx grompp` takes one core for 1 to 5 s, and was measured at 206 MiB up to
+/// What making a file asks for: `gmx grompp` takes one core for 1 to 5 s, and was measured at 206 MiB up to
 /// 200,000 atoms (the tables of the force field) and at 274 MiB for 784,080.
-const WATER_CPU: &str = "500m";
-const WATER_MEMORY_BYTES: i64 = 320 << 20;
+const GROMPP_MILLICORES: i32 = 500;
+const GROMPP_MEMORY_BYTES: i64 = 320 << 20;
 const WATER_BYTES_PER_ATOM: i64 = 500;
 
 /// Settings of the process that go into the objects.
@@ -241,8 +241,8 @@ pub fn probe_job(
     let (script, mut arguments) = match (probe, row.benchmark()) {
         (Probe::Inspection, Some(benchmark)) => {
             let atoms = i64::try_from(benchmark.water.atoms()).unwrap_or(i64::MAX);
-            let bytes = WATER_MEMORY_BYTES.saturating_add(atoms.saturating_mul(WATER_BYTES_PER_ATOM));
-            (cpu, memory) = (WATER_CPU.to_owned(), format_bytes(bytes.div_euclid(1 << 20) << 20));
+            let bytes = GROMPP_MEMORY_BYTES.saturating_add(atoms.saturating_mul(WATER_BYTES_PER_ATOM));
+            (cpu, memory) = (grompp_cpu(row), format_bytes(bytes.div_euclid(1 << 20) << 20));
             let mut arguments = vec!["water".to_owned(), tpr_file(row), working_directory(row)];
             arguments.extend(benchmark.water.cells.map(|count| count.to_string()));
             arguments.push(benchmark.steps.to_string());
@@ -266,6 +266,8 @@ pub fn probe_job(
             if made_by.is_empty() {
                 (INSPECT_SCRIPT, arguments)
             } else {
+                (cpu, memory) =
+                    (grompp_cpu(row), format_bytes(probe_memory_bytes(row).max(GROMPP_MEMORY_BYTES)));
                 // Those of the inspection itself: all but its name.
                 arguments.insert(1, (arguments.len() - 1).to_string());
                 arguments.extend(made_by);
@@ -301,6 +303,12 @@ pub fn probe_job(
     spec.supervisor = Some(JobSupervisor { enabled: Some(false), signal: None });
     spec.termination_grace_period_seconds = PROBE_GRACE_SECONDS;
     job(row, RowNames::of(row).probe(probe), spec, settings)
+}
+
+/// Half a core makes a file of 100,000 atoms in a few seconds; a row may have less.
+fn grompp_cpu(row: &GromacsToTune) -> String {
+    let most = row.max_cpu_millicores.unwrap_or(GROMPP_MILLICORES);
+    format!("{}m", most.min(GROMPP_MILLICORES))
 }
 
 fn probe_memory_bytes(row: &GromacsToTune) -> i64 {

@@ -188,6 +188,13 @@ fn a_row_that_makes_its_file_has_words_for_grompp() {
             "topol.top"
         ]
     );
+    let cpu = |max_cpu_millicores| {
+        let row = GromacsToTune { max_cpu_millicores, ..row.clone() };
+        let probe = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
+        probe.spec.resources.requests["cpu"].0.clone()
+    };
+    assert_eq!((cpu(None), cpu(Some(8000)), cpu(Some(300))), ("500m".into(), "500m".into(), "300m".into()));
+    assert_eq!(probe.spec.resources.requests["memory"].0, "320Mi");
 }
 
 #[test]
