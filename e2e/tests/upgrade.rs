@@ -1,5 +1,6 @@
-//! An upgrade from an older build to this one, the way back, and the upgrade again, with ScavengerJobs and rows in every
-//! state under way: nothing is lost, nothing is done twice, and nobody is interrupted by it.
+//! An upgrade from an older build to this one, the way back, and the upgrade again, with ScavengerJobs and rows under way:
+//! nothing is lost, nothing is done twice, and nobody is interrupted by it. ScavengerJobs are in every phase but Starting, and
+//! rows in every state but inspecting, tuning and interrupted.
 //!
 //! `cargo xtask upgrade` builds the older version, puts its images beside this version's, and installs it before it runs
 //! this test.
@@ -118,7 +119,7 @@ async fn standings(world: &World, names: &[&str]) -> Result<BTreeMap<String, Sta
     Ok(standings)
 }
 
-/// The ScavengerJobs that stand while the programs are replaced, one in each phase.
+/// The ScavengerJobs that stand while the programs are replaced, one at least in each phase that lasts.
 const STAND: [&str; 7] = ["runs", "gang", "interrupted", "waits", "suspended", "completed", "failed"];
 
 async fn scavenger_jobs(world: &World) -> Result<()> {
