@@ -1,49 +1,99 @@
 //! What a long task will do, and how long that takes: nobody shall wonder for a quarter of an hour whether anything happens.
 //! Minutes are those of a machine with two cores.
 
+use std::ops::RangeInclusive;
+
 use anyhow::Result;
 
 use crate::{
     cluster,
     images::{self, Image},
+    packages,
 };
+
+/// At least and at most so many.
+type Minutes = RangeInclusive<u32>;
 
 /// What a long task will do.
 #[derive(Debug, Default)]
-pub(crate) struct Forecast(Vec<String>);
+pub(crate) struct Forecast(Vec<Part>);
+
+#[derive(Debug)]
+struct Part {
+    what: String,
+    /// None if nobody can say.
+    minutes: Option<Minutes>,
+    /// When it takes so long: once, for example.
+    when: &'static str,
+}
 
 impl Forecast {
-    /// What a cluster and these images need, and the cache does not have yet.
-    pub(crate) fn of_missing(options: &cluster::Options, images: &[Image]) -> Result<Self> {
+    /// What a cluster and these images need, and this machine does not have yet. `wanted` are Debian packages.
+    pub(crate) fn of_missing(options: &cluster::Options, images: &[Image], wanted: &[&str]) -> Result<Self> {
         let mut forecast = Self::default();
+        let missing = packages::missing(&[wanted, &images::packages()].concat())?;
+        if !missing.is_empty() {
+            let what = format!("the Debian packages {} are installed", missing.join(", "));
+            forecast.add(what, 1..=2, ", once");
+        }
         let programs = cluster::missing(options)?;
         if !programs.is_empty() {
-            forecast
-                .add(format!("{} are built from their sources: 5 to 15 minutes, once", programs.join(", ")));
+            forecast.add(format!("{} are built from their sources", programs.join(", ")), 5..=15, ", once");
         }
         let images = images::missing_layers(images)?;
         if !images.is_empty() {
-            forecast.add(format!(
-                "the Debian packages of the images {} are fetched and unpacked: 1 to 2 minutes, once",
-                images.join(", ")
-            ));
+            let names = images.join(", ");
+            let what = format!("the Debian packages of the images {names} are fetched and unpacked");
+            forecast.add(what, 1..=2, ", once");
         }
         Ok(forecast)
     }
 
-    /// Adds a part that follows.
-    pub(crate) fn add(&mut self, part: impl Into<String>) {
-        self.0.push(part.into());
+    /// Adds a part that follows. `when` stands behind its minutes.
+    pub(crate) fn add(&mut self, what: impl Into<String>, minutes: Minutes, when: &'static str) {
+        self.0.push(Part { what: what.into(), minutes: Some(minutes), when });
     }
 
-    /// Prints it, numbered.
-    pub(crate) fn print(&self) {
-        eprintln!("{}", self.text());
+    /// Adds a part that takes as long as it takes.
+    pub(crate) fn add_open(&mut self, what: impl Into<String>) {
+        self.0.push(Part { what: what.into(), minutes: None, when: "" });
+    }
+
+    /// Prints it, and then installs what is missing. Where nothing may be installed, what is missing is an error of one line,
+    /// and nothing comes before it.
+    pub(crate) fn print_before(&self, installs: bool, ensure: impl FnOnce() -> Result<()>) -> Result<()> {
+        if installs {
+            eprintln!("{}", self.text());
+        }
+        ensure()?;
+        if !installs {
+            eprintln!("{}", self.text());
+        }
+        Ok(())
     }
 
     fn text(&self) -> String {
-        let parts = self.0.iter().enumerate().map(|(number, part)| format!("\n  {}. {part}", number + 1));
-        format!("What happens now, with times for two cores:{}", parts.collect::<String>())
+        let mut text = "What happens now, with times for two cores:".to_owned();
+        for (number, Part { what, minutes, when }) in self.0.iter().enumerate() {
+            let minutes = minutes.as_ref().map(|minutes| format!(": {}{when}", said(minutes)));
+            text.push_str(&format!("\n  {}. {what}{}", number + 1, minutes.unwrap_or_default()));
+        }
+        let known: Vec<&Minutes> = self.0.iter().filter_map(|part| part.minutes.as_ref()).collect();
+        if known.len() == self.0.len() {
+            let sum = |of: fn(&Minutes) -> u32| known.iter().map(|minutes| of(minutes)).sum::<u32>();
+            let all = said(&(sum(|minutes| *minutes.start())..=sum(|minutes| *minutes.end())));
+            text.push_str(&format!("\nTogether {all}, and less where an earlier run has built something."));
+        }
+        text
+    }
+}
+
+/// `3 minutes`, or `5 to 15 minutes`.
+fn said(minutes: &Minutes) -> String {
+    match (minutes.start(), minutes.end()) {
+        (1, 1) => "1 minute".to_owned(),
+        (least, most) if least == most => format!("{most} minutes"),
+        (least, most) => format!("{least} to {most} minutes"),
     }
 }
 
@@ -52,11 +102,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_numbered() {
+    fn parts_are_numbered_and_added_up() {
         let mut forecast = Forecast::default();
-        forecast.add("one: 1 minute");
-        forecast.add("two".to_owned());
-        let expected = "What happens now, with times for two cores:\n  1. one: 1 minute\n  2. two";
+        forecast.add("one", 1..=1, ", once");
+        forecast.add("two", 5..=15, " the first time");
+        let expected = "What happens now, with times for two cores:\n  1. one: 1 minute, once\n  \
+                        2. two: 5 to 15 minutes the first time\n\
+                        Together 6 to 16 minutes, and less where an earlier run has built something.";
+        assert_eq!(forecast.text(), expected);
+    }
+
+    #[test]
+    fn there_is_no_sum_of_what_nobody_knows() {
+        let mut forecast = Forecast::default();
+        forecast.add("one", 2..=2, "");
+        forecast.add_open("two");
+        let expected = "What happens now, with times for two cores:\n  1. one: 2 minutes\n  2. two";
         assert_eq!(forecast.text(), expected);
     }
 

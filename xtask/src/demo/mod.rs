@@ -84,9 +84,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
              `cargo xtask cluster down --name {name}`, or choose another with --name"
         );
     }
-    packages::ensure(packages::CLUSTER, !arguments.no_install)?;
-    images::ensure(!arguments.no_install)?;
-    forecast(&options, arguments.profile)?.print();
+    forecast(&options, arguments.profile)?.print_before(!arguments.no_install, || {
+        packages::ensure(packages::CLUSTER, !arguments.no_install)?;
+        images::ensure(!arguments.no_install)
+    })?;
     let cluster = cluster::up(name, &options)?;
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
     let by = if arguments.chart { By::Chart(VALUES) } else { By::Kustomization(VALUES) };
@@ -110,13 +111,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// What comes, and how long it takes.
 fn forecast(options: &cluster::Options, profile: images::Profile) -> Result<Forecast> {
-    let mut forecast = Forecast::of_missing(options, &Image::all())?;
-    let programs = match profile {
-        images::Profile::Release => "with optimisation, 5 to 10 minutes the first time",
-        images::Profile::Dev => "without optimisation, 3 to 6 minutes the first time",
+    let mut forecast = Forecast::of_missing(options, &Image::all(), packages::CLUSTER)?;
+    let (how, minutes) = match profile {
+        images::Profile::Release => ("with", 5..=12),
+        images::Profile::Dev => ("without", 3..=6),
     };
-    forecast.add(format!("the project's programs are built {programs}"));
-    forecast.add("a cluster starts, and three simulations run in it: 3 minutes");
+    forecast.add(format!("the project's programs are built {how} optimisation"), minutes, " the first time");
+    forecast.add("a cluster starts, and three simulations run in it", 3..=3, "");
     Ok(forecast)
 }
 

@@ -184,6 +184,11 @@ impl Archive {
     }
 }
 
+/// The Debian packages with which images for this machine are built.
+pub(crate) fn packages() -> Vec<&'static str> {
+    programs::packages(Architecture::of_this_machine())
+}
+
 /// Makes sure that everything is installed that building images for this machine needs, or names what is missing.
 pub(crate) fn ensure(install: bool) -> Result<()> {
     ensure_for(&[Architecture::of_this_machine()], &Image::all(), install)

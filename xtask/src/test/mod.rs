@@ -144,9 +144,10 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
     cluster::check(&options)?;
     let mut wanted: Vec<&str> = packages::CLUSTER.to_vec();
     wanted.extend(packages::TESTS);
-    packages::ensure(&wanted, !arguments.no_install)?;
-    images::ensure(!arguments.no_install)?;
-    forecast(&options, all, depth)?.print();
+    forecast(&options, &wanted, all, depth)?.print_before(!arguments.no_install, || {
+        packages::ensure(&wanted, !arguments.no_install)?;
+        images::ensure(!arguments.no_install)
+    })?;
     let how = How { depth, python: contract::python()? };
 
     // What is compiled needs both cores; a cluster that waits would only disturb.
@@ -196,15 +197,19 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
 }
 
 /// What comes, and how long it takes.
-fn forecast(options: &cluster::Options, all: bool, depth: Depth) -> Result<Forecast> {
-    let mut forecast = Forecast::of_missing(options, images::Image::value_variants())?;
-    forecast.add("programs and tests are compiled: 10 to 15 minutes the first time, later only what changed");
-    let tests = match (depth, all) {
-        (Depth::Soak, _) => "long tests and measurements run: several hours".to_owned(),
-        (Depth::Test, true) => format!("{CLUSTERS} clusters start, and all tests run: 22 to 27 minutes"),
-        (Depth::Test, false) => "a cluster starts: 2 minutes; then the tests run that you named".to_owned(),
-    };
-    forecast.add(tests);
+fn forecast(options: &cluster::Options, wanted: &[&str], all: bool, depth: Depth) -> Result<Forecast> {
+    let mut forecast = Forecast::of_missing(options, images::Image::value_variants(), wanted)?;
+    forecast.add("programs and tests are compiled", 10..=15, " the first time, later only what changed");
+    match (depth, all) {
+        (Depth::Soak, _) => forecast.add_open("long tests and measurements run: several hours"),
+        (Depth::Test, true) => {
+            forecast.add(format!("{CLUSTERS} clusters start, and all tests run"), 22..=29, "");
+        }
+        (Depth::Test, false) => {
+            forecast.add("a cluster starts", 2..=2, "");
+            forecast.add_open("the tests run that you named");
+        }
+    }
     Ok(forecast)
 }
 
