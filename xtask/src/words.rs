@@ -1,6 +1,6 @@
-//! The words of the project: what users read says the same thing in the same plain words. Checked are the pages, comments
-//! in manifests, alerts, descriptions of the CRDs, help pages, messages and log lines in the code, and what the migrations
-//! write into the database.
+//! The words of the project: what users read says the same thing in the same plain words. Checked are the pages and their
+//! pictures, comments in manifests, alerts, descriptions of the CRDs and of the crates, help pages, messages and log lines in
+//! the code, and what the migrations write into the database.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -103,10 +103,12 @@ fn prose_of(path: &str) -> Option<fn(&str) -> String> {
         "yaml" if path == "deploy/monitoring/rules.yaml" => Some(str::to_owned),
         "yaml" if path.starts_with("deploy/") && !path.starts_with("deploy/chart/crds") => Some(of_yaml),
         "snap" => Some(str::to_owned),
+        "svg" if path.starts_with("docs/") => Some(of_picture),
+        "toml" if name.ends_with("Cargo.toml") => Some(of_crate),
         "rs" if path != OWN && CODE.iter().any(|folder| path.starts_with(&format!("{folder}/"))) => {
             let is_test = path.contains("/tests/")
                 || ["/tests.rs", "/fixtures.rs"].iter().any(|end| path.ends_with(end));
-            (!is_test).then_some(of_rust as fn(&str) -> String)
+            (!is_test).then_some(of_code as fn(&str) -> String)
         }
         _ => None,
     }
@@ -126,6 +128,25 @@ fn of_markdown(text: &str) -> String {
         prose.push('\n');
     }
     prose
+}
+
+/// What a picture shows and what a screen reader reads: all that is outside of tags. Lines stay where they are.
+fn of_picture(text: &str) -> String {
+    let mut prose = String::new();
+    for part in text.split('<') {
+        let (tag, outside) = part.split_once('>').unwrap_or((part, ""));
+        prose.push_str(&"\n".repeat(tag.matches('\n').count()));
+        // Texts of two tags are two phrases.
+        prose.push_str(" . ");
+        prose.push_str(outside);
+    }
+    prose
+}
+
+/// What cargo and the images say of a crate. Lines stay where they are.
+fn of_crate(text: &str) -> String {
+    let description = |line: &str| line.strip_prefix("description = ").unwrap_or_default().to_owned();
+    text.lines().map(|line| description(line) + "\n").collect()
 }
 
 /// The comments. Lines stay where they are.
@@ -177,6 +198,36 @@ fn message(text: &str) -> String {
         .map(|part| part.split_once('}').map_or(part, |(_, text)| text))
         .collect::<Vec<_>>()
         .join(".")
+}
+
+/// Traits of clap. The comments of a type that derives one are a program's help page.
+const OF_HELP: [&str; 4] = ["Args", "Parser", "Subcommand", "ValueEnum"];
+
+/// What the code says to users: its strings, and its help pages. Lines stay where they are.
+fn of_code(text: &str) -> String {
+    let (messages, help) = (of_rust(text), of_help(text));
+    let messages = messages.lines().chain(std::iter::repeat(""));
+    help.lines().zip(messages).map(|(help, messages)| format!("{help}{messages}\n")).collect()
+}
+
+/// The help pages: the comments of types that clap reads, and of their fields. Lines stay where they are.
+fn of_help(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut prose = vec![""; lines.len()];
+    let is_help = |line: &str| {
+        let mut names = line.split(|letter: char| !letter.is_alphanumeric());
+        line.starts_with("#[derive(") && names.any(|name| OF_HELP.contains(&name))
+    };
+    for derive in (0..lines.len()).filter(|derive| is_help(lines[*derive])) {
+        let above =
+            lines[..derive].iter().rposition(|line| !line.starts_with("///") && !line.starts_with('#'));
+        let below = lines[derive..].iter().position(|line| line.starts_with('}'));
+        let end = below.map_or(lines.len(), |below| derive + below);
+        for number in above.map_or(0, |above| above + 1)..end {
+            prose[number] = lines[number].trim_start().strip_prefix("///").unwrap_or_default();
+        }
+    }
+    prose.join("\n") + "\n"
 }
 
 /// The strings of the code before its tests. Lines stay where they are.
@@ -291,6 +342,27 @@ mod tests {
         let code = "// told\nlet told = '\"'; say(\"it is \\\n told\");\nlet a: &'a str = \"{told} anew\";\n\
                     #[cfg(test)]\nmod tests { \"whoever\" }\n";
         assert_eq!(lines(&of_rust(code)), [(3, "told"), (4, "anew")]);
+    }
+
+    #[test]
+    fn help_pages_are_read() {
+        let code = "/// Says what is told.\nfn say() {}\n\n/// Run anew\n#[derive(Debug, clap::Args)]\n\
+                    #[command(version)]\nstruct Options {\n    /// Ends by\n    /// itself\n    #[arg(long)]\n    \
+                    flag: bool,\n}\n\n/// For whoever reads.\nstruct Other;\n";
+        let prose = prose_of("operator/src/cli/guard.rs").unwrap();
+        assert_eq!(lines(&prose(code)), [(4, "anew"), (8, "by itself")]);
+    }
+
+    #[test]
+    fn pictures_and_descriptions_of_crates_are_read() {
+        let picture = prose_of("docs/pictures/life.svg").unwrap();
+        let text = "<svg room=\"room\"\n  width=\"1\">\n<text>no room</text><text>it can</text><text>not run</text></svg>\n";
+        assert_eq!(lines(&picture(text)), [(3, "room")]);
+        let manifest = prose_of("gromacs-submitter/Cargo.toml").unwrap();
+        assert_eq!(
+            lines(&manifest("name = \"rung\"\ndescription = \"Climbs down\"\n")),
+            [(2, "climbs down")]
+        );
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub struct Arguments {
     /// Read the progress from this file: a number between 0 and 1
     #[arg(long, value_name = "PATH", env = "SCAVENGER_SUPERVISOR_PROGRESS", help_heading = "Checkpoints")]
     pub progress: Option<PathBuf>,
-    /// Look at the files this often, where the file system does not announce changes by itself
+    /// Look at the files this often, where the file system does not announce changes on its own
     #[arg(
         long,
         value_name = "DURATION",

@@ -145,7 +145,7 @@ pub(crate) struct Settings {
     pub(crate) to: u64,
     /// How long a step takes.
     pub(crate) every: Duration,
-    /// The count at which the program fails by itself.
+    /// The count at which the program fails on its own.
     pub(crate) fail_at: Option<u64>,
     /// The checkpoint file.
     pub(crate) checkpoint: PathBuf,
