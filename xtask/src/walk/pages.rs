@@ -32,8 +32,8 @@ const PAGES: [&str; 6] = [
     "docs/uninstall.md",
 ];
 
-/// Fewer blocks than these, and the marks were lost.
-const LEAST_BLOCKS: usize = 18;
+/// All blocks that are marked. Fewer, and marks were lost; a new one raises it.
+const LEAST_BLOCKS: usize = 24;
 
 /// The page behind which the database is reached from here, as docs/queue.md suggests for the small Postgres.
 const OPENS_THE_QUEUE: &str = "docs/queue.md";
