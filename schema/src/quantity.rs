@@ -2,6 +2,8 @@
 //!
 //! Grammar: <https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>. Fractions of the
 //! unit asked for are rounded up, as Kubernetes does: what was asked for is never rounded to less.
+//!
+//! Written here and not taken from a crate, because amounts are compared exactly: in integers, up to 2^63-1 units.
 
 /// Why a quantity could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]

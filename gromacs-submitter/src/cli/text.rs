@@ -69,7 +69,8 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     short
 }
 
-/// A table; its last column is as long as it is, unless a width cuts it.
+/// A table; its last column is as long as it is, unless a width cuts it. Not by comfy-table, which wraps a row that is too
+/// wide: `watch` counts on one line for each row.
 pub(super) struct Table {
     headings: Vec<&'static str>,
     right: Vec<bool>,

@@ -47,7 +47,7 @@ pub fn after_failed_actions(failures: u32, uid: &str) -> SignedDuration {
 
 /// A wait, and up to a quarter of it more, so that many which failed together do not come back together.
 fn spread(wait: SignedDuration, uid: &str, count: u32) -> SignedDuration {
-    // FNV-1a, folded with the count: spread, not secrecy.
+    // FNV-1a, folded with the count: spread, not secrecy. Short, and the same with every release of Rust.
     let hash = uid.bytes().fold(0xcbf2_9ce4_8422_2325_u64 ^ u64::from(count), |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });

@@ -28,7 +28,8 @@ pub(super) fn json_lines<T: Serialize>(values: &[T]) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// Columns with two spaces between them; the last one is as long as it is.
+/// Columns with two spaces between them; the last one is as long as it is. Not by comfy-table: borders, wrapping and the
+/// terminal's width, which are what it does more, would all be switched off.
 pub(super) fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> String {
     // Names, labels and messages may hold anything.
     let rows: Vec<[String; N]> = rows.iter().map(|row| row.each_ref().map(|cell| shown(cell))).collect();

@@ -62,6 +62,7 @@ fn is_handy(pp_ranks: u32, npme: u32) -> bool {
         && 2.0 * f64::from(common_divisor(pp_ranks, npme)) >= f64::from(npme).sqrt().round()
 }
 
+/// Not worth a crate: nothing else here is number theory.
 fn common_divisor(a: u32, b: u32) -> u32 {
     if b == 0 { a } else { common_divisor(b, a % b) }
 }

@@ -66,7 +66,7 @@ impl Row {
     }
 }
 
-/// A table with a header; none of the files quotes.
+/// A table with a header. Split at commas and not read by the crate csv: the files are compiled in, and none of them quotes.
 pub(super) struct Table<'a> {
     header: Vec<&'a str>,
     lines: std::str::Lines<'a>,

@@ -1,4 +1,5 @@
-//! Fits of constants to rows.
+//! Fits of constants to rows. Not by a crate: only the table of accuracy needs them, and it must be the same on every
+//! machine.
 
 /// Minimises `cost` from `start` by moving one coordinate at a time, with steps that grow where it helps and
 /// shrink where it does not. Slow and sure, and the same on every machine.

@@ -1,4 +1,7 @@
 //! The linear algebra of the update.
+//!
+//! Not by a crate: the matrix is factorised while its elements are calculated, in half the memory, and sums are added in one
+//! order on every machine.
 
 use super::kernel::{Direction, covariance};
 use super::sigma;

@@ -153,7 +153,7 @@ impl Features {
     }
 }
 
-/// FNV-1a.
+/// FNV-1a: short, and the same with every release of Rust, unlike the hash of its maps.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |state, byte| {
         (state ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
