@@ -237,8 +237,11 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn every_metric_is_explained() {
+    const RULES: &str = include_str!("../../deploy/monitoring/rules.yaml");
+    const DASHBOARD: &str = include_str!("../../deploy/monitoring/dashboard.json");
+
+    /// Each family has a member: one without is not served.
+    fn served() -> String {
         let metrics = Metrics::default();
         metrics.count_step("start");
         metrics.count_report(ReportOutcome::Delivered);
@@ -246,6 +249,24 @@ mod tests {
         let queued = crate::fixtures::row().status;
         metrics
             .count_state(&queued, &RowStatus { state: State::Running, interruptions: 2, ..queued.clone() });
-        assert_explained(&metrics.metrics().unwrap(), "The submitter");
+        metrics.metrics().unwrap()
+    }
+
+    #[test]
+    fn every_metric_is_explained() {
+        assert_explained(&served(), "The submitter");
+    }
+
+    #[test]
+    fn alerts_and_dashboard_name_what_is_served() {
+        let text = served();
+        let samples: Vec<&str> = text.lines().filter_map(|line| line.split(['{', ' ']).next()).collect();
+        let words =
+            |text: &'static str| text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+        let named = |text| words(text).filter(|word| word.starts_with("gromacs_submitter_"));
+        assert!(named(RULES).count() >= 2, "the alerts name metrics of the submitter");
+        for name in named(RULES).chain(named(DASHBOARD)) {
+            assert!(samples.contains(&name), "{name} is not served");
+        }
     }
 }
