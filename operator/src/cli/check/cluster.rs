@@ -320,6 +320,18 @@ mod tests {
     }
 
     #[test]
+    fn an_autoscaler_that_knows_no_priorities_is_named() {
+        let said = |karpenter: bool| {
+            let found = findings(&Seen { karpenter, ..Seen::nothing() }, "scavenger-system");
+            found.into_iter().find(|finding| finding.check == "autoscaler")
+        };
+        assert_eq!(said(false), None);
+        let warning = said(true).unwrap();
+        assert_eq!(warning.verdict, Verdict::Warning);
+        assert!(warning.message.starts_with("Karpenter is installed: it buys a node"), "{warning:?}");
+    }
+
+    #[test]
     fn old_versions_are_named_and_odd_ones_pass() {
         let of = |major: &str, minor: &str| version(&(major.to_owned(), minor.to_owned())).verdict;
         assert_eq!(of("1", "30"), Verdict::Problem);

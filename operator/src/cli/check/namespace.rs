@@ -331,6 +331,67 @@ mod tests {
     }
 
     #[test]
+    fn the_namespace_says_its_pod_security_level_and_whether_it_takes_anything() {
+        let said = |seen: Read<Option<Value>>| {
+            let found = namespace(&Seen { namespace: seen.map(|it| it.map(from)), ..Seen::nothing() });
+            only(&[found])
+        };
+        let labelled = |labels: Value| Ok(Some(json!({ "metadata": { "name": "lab", "labels": labels } })));
+        let (verdict, message) = said(labelled(json!({ POD_SECURITY: "baseline" })));
+        assert_eq!(verdict, Verdict::Ok);
+        assert_eq!(message, "it enforces baseline Pod Security level; pods of ScavengerJobs meet restricted");
+        let (verdict, message) = said(labelled(json!({ "pod-security.kubernetes.io/warn": "restricted" })));
+        assert!(
+            verdict == Verdict::Ok && message.starts_with("it enforces no Pod Security level"),
+            "{message}"
+        );
+
+        assert_eq!(said(Ok(None)), (Verdict::Problem, "it does not exist".to_owned()));
+        let leaving = json!({ "metadata": { "name": "lab", "deletionTimestamp": "2026-11-25T00:00:00Z" } });
+        let (verdict, message) = said(Ok(Some(leaving)));
+        assert!(verdict == Verdict::Problem && message.contains("being deleted"), "{message}");
+        let why = "this user may not read namespaces".to_owned();
+        assert_eq!(said(Err(why.clone())), (Verdict::Unknown, why));
+    }
+
+    #[test]
+    fn the_pull_secrets_of_account_job_and_pool_are_looked_for() {
+        let account = |name: &str, secrets: Value| {
+            from(json!({ "metadata": { "name": name }, "imagePullSecrets": secrets }))
+        };
+        let pool = json!({
+            "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerPool", "metadata": { "name": "default" },
+            "spec": { "supervisor": { "image": "supervisor:1", "imagePullSecrets": ["of-pool"], "default": "On" } },
+        });
+        let mut example = small();
+        let mut seen = Seen { service_accounts: Ok(vec![account("default", json!([]))]), ..Seen::nothing() };
+        let (verdict, message) = only(&pull_secrets(&seen, &example));
+        assert!(verdict == Verdict::Ok && message.starts_with("none is named"), "{message}");
+
+        seen.service_accounts = Ok(vec![account("default", json!([{ "name": "of-account" }]))]);
+        seen.pool = Ok(Some(from(pool)));
+        example.spec.image_pull_secrets = vec!["of-job".to_owned()];
+        seen.secrets = Ok(vec!["of-account".to_owned()]);
+        let missing = "not in this namespace: of-job (named by the ScavengerJob), of-pool (named by the pool's supervisor)";
+        assert_eq!(only(&pull_secrets(&seen, &example)), (Verdict::Problem, missing.to_owned()));
+        seen.secrets = Ok(["of-account", "of-job", "of-pool"].map(str::to_owned).into());
+        assert_eq!(
+            only(&pull_secrets(&seen, &example)),
+            (Verdict::Ok, "all that are named exist".to_owned())
+        );
+        seen.secrets = Err("this user may not read secrets".to_owned());
+        assert_eq!(only(&pull_secrets(&seen, &example)).0, Verdict::Unknown);
+
+        // The pods of a ScavengerJob whose account does not exist are never created.
+        let mut other = small();
+        other.spec.service_account_name = Some("simulations".to_owned());
+        other.spec.supervisor = Some(from(json!({ "enabled": false })));
+        let (verdict, message) = only(&pull_secrets(&seen, &other));
+        assert_eq!(verdict, Verdict::Problem);
+        assert_eq!(message, "\"simulations\" does not exist; pods cannot be created");
+    }
+
+    #[test]
     fn a_limit_range_is_compared_with_what_a_pod_requests() {
         let said = |limits: Value| {
             let range = from(json!({ "metadata": { "name": "small" }, "spec": { "limits": [limits] } }));

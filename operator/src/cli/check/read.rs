@@ -223,6 +223,33 @@ fn now() -> Timestamp {
 }
 
 #[cfg(test)]
+impl Seen {
+    /// An empty namespace of a cluster in which nothing is installed.
+    pub(super) fn nothing() -> Self {
+        Self {
+            now: Timestamp::UNIX_EPOCH,
+            version: ("1".to_owned(), "36".to_owned()),
+            definitions: Vec::new(),
+            karpenter: false,
+            pool: Ok(None),
+            policies: Ok(Vec::new()),
+            bindings: Ok(Vec::new()),
+            priority_classes: Ok(Vec::new()),
+            operator_namespace: Ok(None),
+            namespace: Ok(Some(Namespace::default())),
+            limit_ranges: Ok(Vec::new()),
+            quotas: Ok(Vec::new()),
+            service_accounts: Ok(Vec::new()),
+            secrets: Ok(Vec::new()),
+            claims: Ok(Vec::new()),
+            volumes: Ok(Vec::new()),
+            network_policies: Ok(Vec::new()),
+            rights: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
