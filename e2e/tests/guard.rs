@@ -150,18 +150,18 @@ async fn story(world: &World, class: &str) -> Result<()> {
 
     // Stale, but it shall only say what it would do.
     renewed(world, LONG_AGO).await?;
-    let of_container = |env: &Value| {
+    let of_container = |args: &[&str]| {
         json!({ "spec": { "jobTemplate": { "spec": { "template": { "spec": {
-        "containers": [{ "name": "guard", "env": [env] }] } } } } } })
+        "containers": [{ "name": "guard", "args": args }] } } } } } })
     };
-    cron(world, &of_container(&json!({ "name": "SCAVENGER_OPERATOR_DRY_RUN", "value": "true" }))).await?;
+    cron(world, &of_container(&["guard", "--stale-after=2m", "--dry-run"])).await?;
     let (succeeded, log) = guard(world, "guard-dry").await?;
     ensure!(succeeded, "{log}");
     let owner = format!("{}/owner: capacity on node", world.namespace);
     let victim = format!("ScavengerJob {}/cheap, pod cheap-1-0", world.namespace);
     says(&log, &["none at work", "1 that kube-scheduler", &owner, &victim, "would be interrupted"])?;
     ensure!(untouched(world, &["cheap", "dear"]).await? == both, "somebody was interrupted in a dry run");
-    cron(world, &of_container(&json!({ "name": "SCAVENGER_OPERATOR_DRY_RUN", "$patch": "delete" }))).await?;
+    cron(world, &of_container(&["guard", "--stale-after=2m"])).await?;
 
     // Now it frees the room, with the one that loses least.
     let dear = untouched(world, &["dear"]).await?;

@@ -42,19 +42,25 @@ fn help_pages() {
     }
 }
 
+#[test]
+fn completions_know_the_verbs() {
+    let script = Program::without_database().good(&["completions", "bash"]);
+    for verb in ["add", "list", "cancel", "retry", "fetch", "tenant"] {
+        assert!(script.contains(&format!("gromacs__submitter,{verb})")), "{verb} is missing");
+    }
+}
+
 /// A variable that was exported once and forgotten must not change what a verb does: `DRY_RUN=1` would disarm `cancel`.
 /// The daemon is set up by variables; what people type has them for where to connect and as whom.
 #[test]
 fn variables_set_up_the_daemon_and_the_connection_alone() {
-    const OF_PEOPLE: [&str; 8] = [
+    const OF_PEOPLE: [&str; 6] = [
         "DATABASE_URL",
         "SCAVENGER_SUBMITTER_CONNECT_TIMEOUT",
         "SCAVENGER_SUBMITTER_LOG",
         "SCAVENGER_SUBMITTER_LOG_FORMAT",
         "SCAVENGER_SUBMITTER_NAMESPACE",
         "SCAVENGER_SUBMITTER_PVC",
-        "SCAVENGER_SUBMITTER_READER_IMAGE",
-        "SCAVENGER_SUBMITTER_READER_WAIT",
     ];
     fn check(command: &clap::Command) {
         for argument in command.get_arguments() {

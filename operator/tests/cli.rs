@@ -72,6 +72,32 @@ fn variables_are_checked_as_flags_are() {
     }
 }
 
+/// A variable that was exported once and forgotten must not change what a verb does: `DRY_RUN=1` would disarm `guard`. The
+/// operator's process is set up by variables; the other verbs have them for where the operator is and for logs.
+#[test]
+fn variables_set_up_the_process_and_the_connection_alone() {
+    const OF_ALL: [&str; 4] = [
+        "SCAVENGER_OPERATOR_LEASE_NAMESPACE",
+        "SCAVENGER_OPERATOR_LEASE_NAME",
+        "SCAVENGER_OPERATOR_LOG",
+        "SCAVENGER_OPERATOR_LOG_FORMAT",
+    ];
+    fn check(command: &clap::Command) {
+        let is_process = command.get_name() == "run";
+        for flag in
+            command.get_arguments().filter(|flag| !["help", "version"].contains(&flag.get_id().as_str()))
+        {
+            match flag.get_env().and_then(|name| name.to_str()) {
+                None => assert!(!is_process, "--{} of run has no variable", flag.get_id()),
+                Some(name) if is_process => assert!(name.starts_with("SCAVENGER_OPERATOR_"), "{name}"),
+                Some(name) => assert!(OF_ALL.contains(&name), "{name} changes {}", command.get_name()),
+            }
+        }
+        command.get_subcommands().for_each(check);
+    }
+    check(&scavenger_operator::cli::command());
+}
+
 #[test]
 fn without_a_cluster_it_ends_with_one_sentence() {
     let verbs = [
@@ -99,6 +125,6 @@ fn completions_know_the_verbs() {
     assert!(output.status.success(), "{output:?}");
     let script = String::from_utf8(output.stdout).expect("output should be text");
     for verb in ["check", "queue", "nodes", "interrupt", "hold", "release"] {
-        assert!(script.contains(verb), "{verb} is missing");
+        assert!(script.contains(&format!("scavenger__operator,{verb})")), "{verb} is missing");
     }
 }

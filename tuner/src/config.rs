@@ -302,13 +302,7 @@ pub struct RecommendOptions {
     )]
     pub file: Option<PathBuf>,
     /// Program of GROMACS that reads FILE
-    #[arg(
-        long,
-        value_name = "PROGRAM",
-        env = "SCAVENGER_TUNER_GMX",
-        default_value = "gmx",
-        help_heading = "Simulation"
-    )]
+    #[arg(long, value_name = "PROGRAM", default_value = "gmx", help_heading = "Simulation")]
     pub gmx: String,
     /// Number of atoms
     #[arg(

@@ -233,17 +233,25 @@ fn failures_have_a_sentence_and_an_exit_code() {
     }
 }
 
+#[test]
+fn completions_know_the_verbs() {
+    let output = tuner(&["completions", "bash"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for verb in ["serve", "recommend", "calibrate", "import"] {
+        assert!(text(&output.stdout).contains(&format!("scavenger__tuner,{verb})")), "{verb} is missing");
+    }
+}
+
 /// A variable that was exported once and forgotten must not change what a verb prints or writes. The service is set up by
 /// variables; what people type has them for where to connect and as whom.
 #[test]
 fn variables_set_up_the_service_and_the_connection_alone() {
-    const OF_PEOPLE: [&str; 6] = [
+    const OF_PEOPLE: [&str; 5] = [
         "SCAVENGER_TUNER_LOG",
         "SCAVENGER_TUNER_LOG_FORMAT",
         "SCAVENGER_TUNER_DATABASE_URL",
         "SCAVENGER_TUNER_NAMESPACE",
         "SCAVENGER_TUNER_PVC",
-        "SCAVENGER_TUNER_GMX",
     ];
     for command in Cli::command().get_subcommands() {
         for flag in command.get_arguments().filter(|a| !["help", "version"].contains(&a.get_id().as_str())) {

@@ -18,10 +18,10 @@ pub struct Reading {
     /// Read the volume in IMAGE [default: the image of the row]
     ///
     /// Any image with sh, find, tar and the coreutils will do.
-    #[arg(long, value_name = "IMAGE", env = "SCAVENGER_SUBMITTER_READER_IMAGE")]
+    #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
     /// Wait up to TIME until the pod that reads the volume runs
-    #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_READER_WAIT", default_value = "5m", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
     pub wait: Duration,
     /// Which cluster.
     #[command(flatten)]

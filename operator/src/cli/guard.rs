@@ -1,4 +1,4 @@
-//! `scavenger-operator guard`: makes room for pending ordinary pods while no operator works.
+//! `scavenger-operator guard`: frees capacity for pending ordinary pods while no operator works.
 
 use std::{io::Write, time::Duration};
 
@@ -43,7 +43,7 @@ const LINES: usize = 40;
 /// frees capacity for them. This command stands in for it. If the operator's Lease is stale while such pods are pending and
 /// unschedulable, it interrupts ScavengerJobs on the nodes where that helps: those that lose least, as the operator
 /// would, by the time since their last promised checkpoint. It evicts their pods, or, where a PodDisruptionBudget forbids
-/// that, marks and deletes them. It starts nothing and writes no status; the next operator finds what became of them.
+/// that, marks and deletes them. It starts nothing and writes no status; the next operator sees how they ended.
 ///
 /// While an operator is at work, in mode `Scheduler`, and with no such pod it does nothing. deploy/preemption-operator
 /// runs it every minute.
@@ -53,12 +53,12 @@ const LINES: usize = 40;
 #[derive(Debug, clap::Args)]
 pub(super) struct Options {
     /// Act if the Lease was not renewed for this long (20s to 24h)
-    #[arg(long, env = "SCAVENGER_OPERATOR_STALE_AFTER", default_value = "2m", value_name = "DURATION")]
+    #[arg(long, default_value = "2m", value_name = "DURATION")]
     #[arg(value_parser = stale_after, help_heading = "Safety")]
     stale_after: SignedDuration,
 
     /// Say what would be interrupted, and interrupt nothing
-    #[arg(long, env = "SCAVENGER_OPERATOR_DRY_RUN", help_heading = "Safety")]
+    #[arg(long, help_heading = "Safety")]
     dry_run: bool,
 
     #[command(flatten)]

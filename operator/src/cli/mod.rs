@@ -72,6 +72,12 @@ impl LeaseOptions {
     }
 }
 
+/// The command line as clap knows it, for tests that hold for every flag.
+#[must_use]
+pub fn command() -> clap::Command {
+    Arguments::command()
+}
+
 /// Parses the command line and does what it says.
 ///
 /// # Errors
