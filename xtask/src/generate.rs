@@ -42,6 +42,7 @@ fn files() -> Result<Vec<File>> {
     let crds = from_code.get(CRDS).with_context(|| format!("scavenger-generator did not print {CRDS}"))?;
     let mut files = docs::field_pages(crds)?;
     files.push(File::new("deploy/chart/crds/crds.yaml", crds.clone()));
+    files.push(chart::values_schema(crds)?);
     files.push(docs::database_page()?);
     files.extend(from_code.into_iter().map(|(path, content)| File { path, content }));
     files.extend(chart::copies()?);

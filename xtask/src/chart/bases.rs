@@ -15,7 +15,7 @@ struct Base {
 }
 
 /// A tenant's namespace, which the kustomization leaves to `kubectl --namespace`.
-const TENANT: &str = "any-tenant";
+pub(super) const TENANT: &str = "any-tenant";
 
 const BASES: &[Base] = &[
     Base {

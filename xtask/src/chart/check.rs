@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value};
 
-use super::{Files, NAMESPACE, folder, helm, identity, kustomize, objects, reference, render, render_in};
+use super::{
+    Files, NAMESPACE, bases::TENANT, folder, helm, identity, kustomize, objects, pool_schema, reference,
+    render, render_in,
+};
 
 /// Values under which each value of the chart is changed at least once.
 const CASES: [(&str, &str); 4] = [
@@ -16,10 +19,13 @@ const CASES: [(&str, &str); 4] = [
 ];
 
 /// Values that the schema refuses, and what the refusal names.
-const REFUSED: [(&str, &str); 8] = [
+const REFUSED: [(&str, &str); 11] = [
     ("operater: {replicas: 1}", "operater"),
     ("operator: {replica: 1}", "replica"),
     ("operator: {replicas: 0}", "/operator/replicas"),
+    ("pool: {spec: {startTreshold: 0.6}}", "startTreshold"),
+    ("pool: {spec: {usage: {dryrun: true}}}", "dryrun"),
+    ("pool: {spec: {accounting: Used}}", "/pool/spec/accounting"),
     ("preemption: {mode: Both}", "/preemption/mode"),
     ("priorityClasses: {lowest: 0}", "/priorityClasses/lowest"),
     ("tenants: [Chem]", "/tenants/0"),
@@ -28,7 +34,7 @@ const REFUSED: [(&str, &str); 8] = [
 ];
 
 /// Kustomizations, and the values that install the same.
-const SAME: [(&str, &str); 8] = [
+const SAME: [(&str, &str); 9] = [
     ("deploy/operator", "namespace: {create: true}"),
     ("deploy/preemption-operator", "{namespace: {create: true}, preemption: {mode: Operator}}"),
     (
@@ -43,7 +49,16 @@ const SAME: [(&str, &str); 8] = [
         "deploy/prometheus-operator",
         "monitoring: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}}",
     ),
+    ("deploy/tenant", "tenants: [any-tenant]"),
 ];
+
+/// A kustomization that adds to what is installed already, the values that install both, and those without it.
+const ADDED: (&str, &str, &str) = (
+    "deploy/network-policies",
+    "{submitter: {enabled: true}, postgres: {enabled: true}, \
+     networkPolicies: {operator: true, submitter: true, postgres: true}}",
+    "{submitter: {enabled: true}, postgres: {enabled: true}}",
+);
 
 /// Lints and renders the chart, and compares it with its schema, the kustomizations and itself.
 pub(crate) fn check() -> Result<()> {
@@ -65,10 +80,14 @@ pub(crate) fn check() -> Result<()> {
         }
     }
     for (kustomization, values) in SAME {
-        same(kustomization, values)?;
+        // A part of the whole: the operator is in the chart always.
+        let without = if values.contains("namespace") { None } else { Some("") };
+        same(kustomization, values, without)?;
     }
+    let (kustomization, values, without) = ADDED;
+    same(kustomization, values, Some(without))?;
     let demo = include_str!("../../../deploy/demo/values.yaml");
-    same("deploy/demo", &format!("{demo}namespace: {{create: true}}\n"))?;
+    same("deploy/demo", &format!("{demo}namespace: {{create: true}}\n"), None)?;
     files_install_the_operator_and_the_queue()?;
     another_namespace()
 }
@@ -104,11 +123,12 @@ fn values_are_described() -> Result<()> {
     Ok(())
 }
 
-/// Collects the paths of what has no named parts.
+/// Collects the paths of what has no named parts, or whose parts are described elsewhere: the pool's.
 fn describe(root: &Value, schema: &Value, path: &str, found: &mut BTreeSet<String>) {
-    let target =
-        schema["$ref"].as_str().and_then(|reference| root.pointer(reference.trim_start_matches('#')));
-    let Some(properties) = target.unwrap_or(schema)["properties"].as_object() else {
+    let reference = schema["$ref"].as_str();
+    let target = reference.and_then(|reference| root.pointer(reference.trim_start_matches('#')));
+    let properties = target.unwrap_or(schema)["properties"].as_object();
+    let Some(properties) = properties.filter(|_| reference != Some(pool_schema::REFERENCE)) else {
         found.insert(path.to_owned());
         return;
     };
@@ -159,15 +179,20 @@ fn ensure_no_definition(name: &str, objects: &[Value]) -> Result<()> {
     Ok(())
 }
 
-/// A kustomization has the objects of the chart.
-fn same(kustomization: &str, values: &str) -> Result<()> {
+/// A kustomization has the objects of the chart, but for those that the chart has `without` it.
+fn same(kustomization: &str, values: &str, without: Option<&str>) -> Result<()> {
     let mut chart = rendered(values)?;
     let kustomized = objects(&kustomize(kustomization)?)?;
     ensure_no_definition(kustomization, &kustomized)?;
-    if !values.contains("namespace") {
-        // A part of the whole: the operator is in the chart always.
-        let operator: BTreeSet<String> = rendered("")?.iter().map(identity).collect();
-        chart.retain(|object| !operator.contains(&identity(object)));
+    if let Some(without) = without {
+        let others: BTreeSet<String> = rendered(without)?.iter().map(identity).collect();
+        chart.retain(|object| !others.contains(&identity(object)));
+    }
+    // `kubectl --namespace` names the tenant's.
+    for metadata in chart.iter_mut().filter_map(|object| object["metadata"].as_object_mut()) {
+        if metadata.get("namespace").is_some_and(|namespace| namespace == TENANT) {
+            metadata.remove("namespace");
+        }
     }
     let names = |objects: &[Value]| objects.iter().map(identity).collect::<BTreeSet<_>>();
     let (left, right) = (names(&chart), names(&kustomized));

@@ -6,6 +6,7 @@
 
 mod bases;
 mod check;
+mod pool_schema;
 mod reference;
 
 use std::{
@@ -17,7 +18,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-pub(crate) use self::check::check;
+pub(crate) use self::{check::check, pool_schema::render as values_schema};
 use crate::{cluster, generate::File, shell::ROOT};
 
 /// Namespace of the kustomizations, and of the chart in every example.
