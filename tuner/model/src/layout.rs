@@ -263,8 +263,9 @@ fn check_gpu(system: &System, layout: &Layout, gpu: Option<&GpuClass>) -> Result
     Ok(())
 }
 
-/// Every way to divide `cores` cores among ranks and threads that [`check`] accepts, fewest ranks first. From
-/// [`PME_RANKS_FROM`] ranks on some of them are for PME alone, unless none can be: mdrun's own number and a few more.
+/// Every way to divide `cores` cores among ranks and threads that [`check`] accepts, fewest ranks first. With PME, from
+/// [`PME_RANKS_FROM`] ranks on some of them are for PME alone: mdrun's own number and a few more. A number of ranks that
+/// none of these suits is left out.
 #[must_use]
 pub fn cpu_layouts(system: &System, cores: u32) -> Vec<Layout> {
     let mut layouts = Vec::new();
@@ -277,11 +278,10 @@ pub fn cpu_layouts(system: &System, cores: u32) -> Vec<Layout> {
         let with_pme_ranks =
             pme_rank_candidates(system, ranks).into_iter().map(|npme| Layout { npme, ..even });
         let is_valid = |layout: &Layout| check(system, layout, None).is_ok();
-        let separate: Vec<Layout> = with_pme_ranks.filter(is_valid).collect();
-        if ranks <= MOST_RANKS_WITHOUT_PME_RANKS || separate.is_empty() {
-            layouts.extend(Some(even).filter(is_valid));
-        }
-        layouts.extend(separate);
+        // Without PME there is no grid to transpose, and all ranks do the same.
+        let may_share_all = system.pme.is_none() || ranks <= MOST_RANKS_WITHOUT_PME_RANKS;
+        layouts.extend(Some(even).filter(|even| may_share_all && is_valid(even)));
+        layouts.extend(with_pme_ranks.filter(is_valid));
     }
     layouts
 }
@@ -411,7 +411,8 @@ mod tests {
         let system = System::check(&raw).expect("water should be accepted");
         let layout = Layout { npme: 4, ..Layout::cpu(20, 1) };
         assert_eq!(check(&system, &layout, None), Err(Refusal::PmeRanksWithoutPme));
-        assert!(cpu_layouts(&system, 64).iter().all(|layout| layout.npme == 0));
+        let layouts = cpu_layouts(&system, 64);
+        assert!(layouts.contains(&Layout::cpu(64, 1)) && layouts.iter().all(|layout| layout.npme == 0));
     }
 
     #[test]
@@ -439,11 +440,26 @@ mod tests {
 
     #[test]
     fn more_ranks_without_pme_ranks_than_were_measured_are_not_proposed() {
-        for cores in [16, 18, 24, 64, 128, 192] {
-            for layout in cpu_layouts(&system(1_000_000), cores) {
-                assert_eq!(layout.npme == 0, layout.ntmpi <= MOST_RANKS_WITHOUT_PME_RANKS, "{layout:?}");
+        let mut thin = water(100_000);
+        thin.box_nm = Some([4.0, 4.0, 62.5]);
+        let thin = System::check(&thin).expect("water should be accepted");
+        for system in [system(1_000_000), system(72_900), system(3000), thin] {
+            for cores in 1..=192 {
+                let layouts = cpu_layouts(&system, cores);
+                for layout in &layouts {
+                    assert_eq!(layout.npme == 0, layout.ntmpi <= MOST_RANKS_WITHOUT_PME_RANKS, "{layout:?}");
+                }
+                assert!(
+                    !layouts.is_empty() || cores > MAX_THREADS,
+                    "{cores} cores for {} atoms",
+                    system.atoms
+                );
             }
         }
+        // No number of PME ranks suits 49 ranks: fewer of them have more threads each.
+        let of_49: Vec<(u32, u32)> =
+            cpu_layouts(&system(72_900), 49).iter().map(|layout| (layout.ntmpi, layout.ntomp)).collect();
+        assert_eq!(of_49, [(1, 49), (7, 7)]);
         // mdrun's own choice is among them.
         let own = npme::guess(&system(1_000_000), Simd::Avx2, 128);
         assert!(cpu_layouts(&system(1_000_000), 128).contains(&Layout { npme: own, ..Layout::cpu(128, 1) }));
