@@ -64,13 +64,27 @@ fn described(
     }
 }
 
+/// Cores for which the half-width of a class of CPU is published.
+const CORES: u32 = 16;
+
 /// Half-width of the 80% interval of a class of CPU that was never measured, as a factor: that of the prediction for
-/// 100,000 atoms of water on 16 cores.
+/// 100,000 atoms of water on [`CORES`] cores of a usual node, or of one of twice as many where that has fewer. So it is that
+/// of a part of a node for all classes, on which the clock is less certain.
 #[must_use]
 pub fn half_width_of_cpu(class: &'static CpuClass) -> f64 {
+    half_width_on_node(class, (2 * CORES).max(class.node_cores as u32))
+}
+
+/// The same on a node of [`CORES`] cores, all of which work.
+fn half_width_of_whole_node(class: &'static CpuClass) -> f64 {
+    half_width_on_node(class, CORES)
+}
+
+fn half_width_on_node(cpu: &'static CpuClass, node_cpus: u32) -> f64 {
+    let node_cpus = Some(node_cpus);
     half_width(
-        &Hardware { cpu: class, smt: false, smt_known: true, gpu: None, node_cpus: None, is_virtual: false },
-        &Layout::cpu(16, 1),
+        &Hardware { cpu, smt: false, smt_known: true, gpu: None, node_cpus, is_virtual: false },
+        &Layout::cpu(CORES, 1),
     )
 }
 
@@ -165,19 +179,25 @@ pub fn page() -> String {
         for (name, meaning) in MEANINGS.iter().filter(|(name, _)| names.contains(name)) {
             let _ = writeln!(text, "- `{name}`: {meaning}");
         }
-        // GPUs have no vector instructions of their own name.
-        let simd = if first.simd.is_some() { ("| SIMD ", "|---") } else { ("", "") };
-        let _ = writeln!(text, "\n| class {}| {} | half-width | source |", simd.0, names.join(" | "));
-        let _ = writeln!(text, "|---{}{}|---|---|", simd.1, "|---:".repeat(names.len()));
+        // GPUs have no vector instructions of their own name, and are not asked for in part.
+        let (simd, widths) = if kind == CPU {
+            (("| SIMD ", "|---"), ("half-width on a part of a node | on a whole node", "|---|---"))
+        } else {
+            (("", ""), ("half-width", "|---"))
+        };
+        let _ = writeln!(text, "\n| class {}| {} | {} | source |", simd.0, names.join(" | "), widths.0);
+        let _ = writeln!(text, "|---{}{}{}|---|", simd.1, "|---:".repeat(names.len()), widths.1);
         for class in of_kind {
             let values: Vec<String> = names.iter().map(|name| class.constants[*name].to_string()).collect();
+            let whole = CpuClass::by_key(&class.class).filter(|_| kind == CPU).map(half_width_of_whole_node);
             let _ = writeln!(
                 text,
-                "| {} {}| {} | x{:.2} | {} |",
+                "| {} {}| {} | x{:.2}{} | {} |",
                 class.class,
                 class.simd.as_ref().map(|simd| format!("| {simd} ")).unwrap_or_default(),
                 values.join(" | "),
                 class.half_width,
+                whole.map(|width| format!(" | x{width:.2}")).unwrap_or_default(),
                 class.source
             );
         }
@@ -204,6 +224,10 @@ The *half-width* says how uncertain a class is before anything is measured: 8 of
 speeds lie within that factor of the prediction. It is that of a prediction for 100,000 atoms of water on 16 cores, or on
 one GPU beside 8 cores, of a node that says whether its CPUs are hardware threads. Where that is not known, where the
 system is far from what was measured, and where cores are many for it, the interval of a prediction is wider.
+
+Each CPU class has two half-widths: on 16 cores of a larger node, whose other cores are taken to be half busy, and on a
+node of 16 cores. A part of a node is less certain, because its clock depends on what the other cores do. Compare classes
+within one of these columns. `halfWidth` of `GET /v1/model` is that on a part of a node.
 
 A GPU that 2 to 4 pods share (time slicing or MPS, by the label `nvidia.com/gpu.replicas` or
 `cloud.google.com/gke-max-shared-clients-per-gpu`) is a class of its own, such as `a100-shared-4`: its share of the product
@@ -278,6 +302,13 @@ mod tests {
         let (class, width) = served(&request);
         assert_eq!(class, "zen3");
         assert!((width / published("zen3", "cpu") - 1.0).abs() < 1e-3, "{width}");
+        let on_bare_metal = [("node.kubernetes.io/instance-type", "c6a.metal"), (SMT, "false")];
+        let whole =
+            PredictRequest { node: labelled(&node(16_000, 64), &on_bare_metal, 0), ..request.clone() };
+        let zen3 = CpuClass::by_key("zen3").expect("Zen 3 should be in the table");
+        let (class, width) = served(&whole);
+        assert_eq!(class, "zen3");
+        assert!((width / half_width_of_whole_node(zen3) - 1.0).abs() < 1e-3, "{width}");
         let labels =
             [("kubernetes.io/arch", "amd64"), (AVX2, "true"), (SMT, "false"), (PRODUCT, "NVIDIA-A100")];
         let beside = PredictRequest {
@@ -288,6 +319,20 @@ mod tests {
         let (class, width) = served(&beside);
         assert_eq!(class, "amd64-avx2+a100");
         assert!((width / published("a100", "gpu") - 1.0).abs() < 1e-3, "{width}");
+    }
+
+    #[test]
+    fn a_class_of_small_nodes_looks_no_more_certain_than_a_measured_one() {
+        let of = |key: &str| {
+            let class = CpuClass::by_key(key).expect("it should be in the table");
+            (half_width_of_cpu(class), half_width_of_whole_node(class))
+        };
+        let (part, whole) = of("zen2");
+        for small in ["nehalem", "sandybridge", "skylake-client", "zen2-client", "zen3-client", "apple-m"] {
+            let (of_part, of_whole) = of(small);
+            assert!(of_part > 0.99 * part && of_whole > 0.99 * whole, "{small}: {of_part} {of_whole}");
+            assert!(of_part > 1.1 * of_whole, "{small}: {of_part} {of_whole}");
+        }
     }
 
     #[test]
