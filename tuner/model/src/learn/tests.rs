@@ -152,6 +152,60 @@ fn more_runs_than_are_kept_are_no_harm() {
 }
 
 #[test]
+fn a_system_is_answered_from_its_own_old_runs_among_many_of_others() {
+    let own = |n: u64| run(77_000, f64::from(n as u32 + 1), "here", 0.3);
+    let others = (0..2000).map(|n| run(1000 + 101 * n, f64::from((n % 64) as u32 + 1), "here", -0.1));
+    let runs: Vec<Residual> = (0..10).map(own).chain(others).collect();
+    let knowledge = Knowledge::new(&runs);
+    let is_own = |residual: &&Residual| residual.features.origin.ln_atoms == own(0).features.origin.ln_atoms;
+    assert_eq!(knowledge.classes[0].kept.iter().filter(is_own).count(), 0, "its runs are too old to be kept");
+    let (mean, sigma) = knowledge.ask(&run(77_000, 16.0, "here", 0.0).features, None);
+    let (of_others, unsure) = knowledge.ask(&run(78_000, 16.0, "here", 0.0).features, None);
+    assert!(mean > 0.2 && of_others < -0.05, "{mean} {of_others}");
+    assert!(sigma < 0.8 * unsure, "{sigma} {unsure}");
+}
+
+#[test]
+fn of_other_systems_the_nearest_are_asked_first() {
+    let own = run(50_000, 8.0, "here", 0.0);
+    // In no order, so that those that are kept have all sizes.
+    let others = (0..2000).map(|n| run(2250 + 500 * (n * 777 % 2000), 16.0, "here", 0.1));
+    let runs: Vec<Residual> = [own].into_iter().chain(others).collect();
+    let knowledge = Knowledge::new(&runs);
+    let class = &knowledge.classes[0];
+    let origin = own.features.origin;
+    let near = class.near(&class.by_system[&origin.system], &origin, None);
+    assert_eq!(near.origins.len(), MOST_NEAR);
+    let far = |origin: &Origin| (origin.ln_atoms - 50_000_f64.ln()).abs();
+    let kept = class.kept.iter().map(|kept| far(&kept.features.origin));
+    let farther = kept.filter(|distance| near.origins.iter().all(|origin| far(origin) < *distance)).count();
+    assert_eq!(farther, MOST_RUNS - (MOST_NEAR - 1), "the others are farther in atoms");
+}
+
+#[test]
+fn a_run_bound_by_pairs_teaches_little_of_a_layout_bound_by_overhead() {
+    // By how much a run on one core moves what is asked, and which part of its uncertainty is left.
+    let taught = |asked: Residual, by_part: bool| {
+        let with = |mut residual: Residual| {
+            residual.features.origin.learning.by_part = by_part;
+            residual
+        };
+        let (known, asked) = (with(run(15_000, 1.0, "here", 0.3)), with(asked).features);
+        let (moved, left) = Knowledge::new(&[known]).ask(&asked, None);
+        (moved, left / Knowledge::default().ask(&asked, None).1)
+    };
+    let (pairs, overhead) = (run(15_000, 2.0, "here", 0.0), run(15_000, 128.0, "here", 0.0));
+    let share = |residual: &Residual| residual.features.step.overhead_share();
+    assert!(share(&pairs) < 0.1 && share(&overhead) > 0.8, "{} {}", share(&pairs), share(&overhead));
+    let (of_pairs, of_overhead) = (taught(pairs, true), taught(overhead, true));
+    assert!(of_pairs.0 > 0.25 && of_overhead.0 < 0.6 * of_pairs.0, "{of_pairs:?} {of_overhead:?}");
+    assert!(of_pairs.1 < 0.5 && of_overhead.1 > 0.9, "{of_pairs:?} {of_overhead:?}");
+    // A model of one factor on the whole step is sure of what no run has shown.
+    let of_whole = taught(overhead, false);
+    assert!(of_whole.0 > of_overhead.0 && of_whole.1 < 0.75, "{of_whole:?} {of_overhead:?}");
+}
+
+#[test]
 fn one_owner_cannot_move_the_others_by_more_than_the_bound() {
     let others: Vec<Residual> = (0..20)
         .map(|n| Residual {

@@ -594,6 +594,23 @@ fn odd_systems_are_told_and_less_certain() {
 }
 
 #[test]
+fn a_short_run_says_less_than_a_long_one() {
+    let request = request();
+    let run = measured(&request, 0.6);
+    let noise = |seconds: f64| run.clone().lasting(seconds).noise();
+    assert_eq!(run.noise(), 0.0, "nobody knows how long it took");
+    assert!((noise(5.0) - 0.01).abs() < 1e-12 && noise(60.0) < 1e-4, "{} {}", noise(5.0), noise(60.0));
+    assert_eq!((noise(0.1), noise(0.0), noise(f64::NAN)), (1.0, 0.0, 0.0));
+    let after = |seconds: f64| {
+        let learned = Model::prior().learn(&[run.clone().lasting(seconds)]);
+        let Interval { p50, p90, .. } = learned.answer(&request).expect("the layout should run").ns_per_day;
+        (p50, p90 / p50)
+    };
+    let (long, short) = (after(600.0), after(2.0));
+    assert!(short.0 > 1.02 * long.0 && short.1 > 1.02 * long.1, "{short:?} {long:?}");
+}
+
+#[test]
 fn a_run_on_an_idle_node_says_that_a_busy_one_is_slower() {
     let labels =
         BTreeMap::from([("node.kubernetes.io/instance-type".to_owned(), "hpc6a.48xlarge".to_owned())]);
