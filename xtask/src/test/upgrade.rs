@@ -40,7 +40,7 @@ const REPLACED: [Image; 4] = [Image::Operator, Image::Tuner, Image::GromacsSubmi
 /// first time, when the older build is compiled.
 #[derive(Debug, clap::Args)]
 pub(crate) struct UpgradeArguments {
-    /// Commit or tag of the older build; the last tag if none is named
+    /// Commit or tag of the older build; by default the last tag, or a commit before there was any
     #[arg(long, value_name = "REVISION")]
     from: Option<String>,
     /// Do not go back: the older build is from before its `migrate` left a newer database alone
@@ -111,12 +111,14 @@ fn load(cluster: &Cluster, older: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What is upgraded from as long as there is no tag: the build before a field of the tuner's request was renamed.
+const BEFORE_TAGS: &str = "d24f530";
+
 /// The commit of a revision.
 fn commit(revision: Option<&str>) -> Result<String> {
     let revision = match revision {
         Some(revision) => revision.to_owned(),
-        None => shell::git(&["describe", "--tags", "--abbrev=0"])
-            .context("there is no tag to upgrade from: name a commit with --from")?,
+        None => shell::git(&["describe", "--tags", "--abbrev=0"]).unwrap_or_else(|_| BEFORE_TAGS.to_owned()),
     };
     shell::git(&["rev-parse", "--verify", &format!("{revision}^{{commit}}")])
 }
