@@ -199,3 +199,61 @@ async fn a_kill_for_memory_is_learned_from() {
     }
     following.abort();
 }
+
+/// A run that cannot be used is counted by its reason, and shown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_layout_is_no_contradiction_of_a_system() {
+    let postgres = Postgres::start(&["fsync=off"]).expect("should start a Postgres");
+    let url = postgres.url("postgres");
+    let mut connection = PgConnection::connect(&url).await.expect("should connect");
+    MIGRATIONS.run(&mut connection).await.expect("should migrate from zero");
+    let mut dense = water(10_000);
+    dense.box_nm = Some([1.0; 3]);
+    let mut without_buffer = water(10_000);
+    without_buffer.rlist_nm = Some(0.5 * without_buffer.cutoff_nm);
+    let fourteen_ranks = Layout::cpu(14, 1);
+    for (system, layout) in [
+        (water(10_000), Layout::cpu(1, 1)),
+        (water(10_000), fourteen_ranks),
+        (water(10_000), Layout { npme: 8, ..fourteen_ranks }),
+        (dense, Layout::cpu(1, 1)),
+        (without_buffer, fourteen_ranks),
+    ] {
+        sqlx::query(
+            "insert into gromacs_observation (owner, source, atoms, system, cpu_millicores, gpus, layout,
+                hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds)
+            values ('chemist', 'import', 10000, $1, 14000, 0, $2, 'unknown', '{}', null, 5, 50000, 60)",
+        )
+        .bind(Json(system))
+        .bind(Json(layout))
+        .execute(&mut connection)
+        .await
+        .expect("should insert an observation");
+    }
+    let service = Service::new(Model::prior(), Duration::from_secs(5), 1 << 20);
+    let source = Source::new(&url).expect("the URL should be right");
+    let following = tokio::spawn(follow(service.clone(), source, Duration::from_millis(100)));
+    let learned = until(&service, |model| model.runs > 0).await;
+    let dropped: Vec<(&str, &str, u64)> = learned
+        .dropped
+        .iter()
+        .map(|dropped| (dropped.kind.as_str(), dropped.reason.as_str(), dropped.runs))
+        .collect();
+    assert_eq!(
+        dropped,
+        [
+            (
+                "inconsistent",
+                "box and atoms of its system, or its pair list and cut-off, contradict each other",
+                2
+            ),
+            ("refused", "the tuner takes its layout for one that mdrun refuses", 2),
+        ]
+    );
+    assert_eq!(learned.runs, 1);
+    let metrics = get(&service, "/metrics").await.1;
+    for line in ["{reason=\"inconsistent\"} 2", "{reason=\"refused\"} 2"] {
+        assert!(metrics.contains(&format!("scavenger_tuner_dropped_runs{line}")), "{metrics}");
+    }
+    following.abort();
+}

@@ -2,6 +2,8 @@
 
 use scavenger_schema::bounds::Bounds;
 
+use crate::layout::Refusal;
+
 /// Whether a field's value is wrong whatever the other fields are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -23,6 +25,9 @@ pub struct FieldError {
     pub fault: Fault,
 }
 
+/// The field of a layout that mdrun refuses.
+const LAYOUT: &str = "layout";
+
 impl FieldError {
     /// An error about the value of `field`.
     pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
@@ -32,6 +37,18 @@ impl FieldError {
     /// An error about `field` together with others.
     pub fn combination(field: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { fault: Fault::Combination, ..Self::new(field, problem) }
+    }
+
+    /// The error about a layout that mdrun refuses for the system.
+    #[must_use]
+    pub fn refused(refusal: Refusal) -> Self {
+        Self::combination(LAYOUT, refusal.to_string())
+    }
+
+    /// True if it is [`Self::refused`]: other fields contradict each other, too.
+    #[must_use]
+    pub fn is_refused_layout(&self) -> bool {
+        self.fault == Fault::Combination && self.field == LAYOUT
     }
 
     /// The same error about a field that lies below `parent`.

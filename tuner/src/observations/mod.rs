@@ -68,6 +68,9 @@ pub enum Dropped {
     /// The row is wrong.
     #[error("system, layout or resources cannot be read")]
     Unreadable,
+    /// Fields of the system contradict each other.
+    #[error("box and atoms of its system, or its pair list and cut-off, contradict each other")]
+    Inconsistent,
     /// The layout is taken for one that mdrun refuses.
     #[error("the tuner takes its layout for one that mdrun refuses")]
     Refused,
@@ -81,6 +84,7 @@ impl Dropped {
             Self::SeveralKinds => "several_kinds",
             Self::Older => "older",
             Self::Unreadable => "unreadable",
+            Self::Inconsistent => "inconsistent",
             Self::Refused => "refused",
         }
     }
@@ -277,7 +281,8 @@ fn observation(row: Row) -> Result<Observation, Dropped> {
     let run = Observation::local(&system, version, &layout, &resources, &labels, speed, &row.owner)
         .map_err(|error| match error.fault {
             Fault::Value => Dropped::Unreadable,
-            Fault::Combination => Dropped::Refused,
+            Fault::Combination if error.is_refused_layout() => Dropped::Refused,
+            Fault::Combination => Dropped::Inconsistent,
         })?
         .built(version, &build)
         .map_err(|_| Dropped::Unreadable)?;

@@ -26,8 +26,7 @@ impl Model {
         }
         let hardware =
             hardware_of(&node.labels, node.allocatable.gpus).on_node(node.allocatable.cpu_millicores);
-        layout::check(&job.system, &layout, hardware.gpu)
-            .map_err(|refusal| FieldError::combination("layout", refusal.to_string()))?;
+        layout::check(&job.system, &layout, hardware.gpu).map_err(FieldError::refused)?;
         let cpu_millicores =
             request.cpu_millicores.unwrap_or_else(|| layout.threads().saturating_mul(bounds::WHOLE_CORE));
         let peak = self.peak_bytes(job, &layout);

@@ -64,8 +64,7 @@ impl Observation {
     ) -> Result<Self, FieldError> {
         let hardware = hardware_of(labels, resources.gpus);
         let job = Job::new(system, gromacs_version)?;
-        layout::check(&job.system, layout, hardware.gpu)
-            .map_err(|refusal| FieldError::combination("layout", refusal.to_string()))?;
+        layout::check(&job.system, layout, hardware.gpu).map_err(FieldError::refused)?;
         let some = Bounds { min: 1, ..bounds::CPU_MILLICORES };
         within("cpuMillicores", resources.cpu_millicores, some)?;
         Ok(Self {
