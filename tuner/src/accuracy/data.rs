@@ -7,7 +7,7 @@ use scavenger_schema::tuning::{
 };
 use scavenger_tuner_model::hardware::{CpuClass, GpuClass, Simd, gpu_classes};
 use scavenger_tuner_model::layout::unasked_offload;
-use scavenger_tuner_model::learn::Site;
+use scavenger_tuner_model::learn::{Site, Stratum};
 use scavenger_tuner_model::model::Job;
 use scavenger_tuner_model::npme;
 use scavenger_tuner_model::performance::{GpuPlacement, Placement};
@@ -31,6 +31,8 @@ pub struct Row {
     pub job: Job,
     /// How it ran.
     pub place: Placement,
+    /// Share of its nodes' cores that it had; more of them work where neighbours do.
+    pub share: f64,
     /// True if the PME ranks in `place` are mdrun's guess and were not recorded.
     pub npme_guessed: bool,
     /// Measured speed.
@@ -58,11 +60,45 @@ impl Row {
         self.cpu.pair_cycles_with(self.job.simd())
     }
 
+    /// True if other programs kept cores of its node busy.
+    #[must_use]
+    pub fn is_beside_neighbours(&self) -> bool {
+        self.place.busy > self.share + 0.01
+    }
+
     /// Measured seconds per step.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         // ns per day and seconds per step are each other's inverse up to the same factor.
         self.job.system.ns_per_day(self.ns_per_day)
+    }
+}
+
+/// Runs on CPUs of one node, by what else the node did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnOneNode {
+    /// On all of its cores.
+    pub whole: usize,
+    /// On a part of them, the others idle.
+    pub alone: usize,
+    /// On a part of them, others busy.
+    pub beside: usize,
+}
+
+impl OnOneNode {
+    /// Counts rows that are all on one node.
+    pub(super) fn count(rows: &[&Row]) -> Self {
+        let mut counted = Self::default();
+        for row in rows {
+            // Beside neighbours all cores may work, as they do on a whole node.
+            let kind = match Stratum::of(&row.place) {
+                _ if row.is_beside_neighbours() => &mut counted.beside,
+                Stratum::PartOfNode => &mut counted.alone,
+                _ => &mut counted.whole,
+            };
+            *kind += 1;
+        }
+        counted
     }
 }
 
@@ -163,6 +199,7 @@ fn hecbiosim_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         cpu,
         job,
         npme_guessed: true,
+        share: place.busy,
         place: Placement { npme: f64::from(npme), ..place },
         ns_per_day: number(cell("ns_per_day"))?,
         cycles: None,
@@ -217,6 +254,7 @@ fn archer_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         cpu: CpuClass::by_key(cpu)?,
         job: job(cell)?,
         npme_guessed: false,
+        share: place.busy,
         place,
         ns_per_day: number(cell("ns_per_day"))?,
         cycles: None,
@@ -231,6 +269,7 @@ fn one_node_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         "LUMI-G-cpu" => ("lumi-g", "zen3"),
         _ => return None,
     };
+    let (cores, of_node) = (number(cell("cores"))?, number(cell("cores_per_node"))?);
     Some(Row {
         machine: machine.to_owned(),
         version: format!("{} {}", cell("gromacs_version"), cell("simd_build")),
@@ -242,11 +281,12 @@ fn one_node_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
             ranks: number(cell("ranks"))?,
             threads: number(cell("threads"))?,
             npme: cell("npme").parse().ok()?,
-            cores: number(cell("cores"))?,
+            cores,
             smt: number(cell("smt"))?,
-            busy: number(cell("cores"))? / number(cell("cores_per_node"))?,
+            busy: number(cell("busy_cores")).unwrap_or(cores) / of_node,
             gpu: None,
         },
+        share: cores / of_node,
         npme_guessed: false,
         ns_per_day: number(cell("ns_per_day"))?,
         cycles: None,
@@ -288,6 +328,25 @@ mod tests {
         assert_eq!((of("bridges2"), of("lumi-g")), (31, 10));
         // 247 rows of which 109 wrote coordinates in the timed part or are of Myriad or archer2.
         assert_eq!((of("archer"), of("cirrus"), of("csd3")), (40, 16, 17 - 3 + 3));
+    }
+
+    #[test]
+    fn rows_beside_neighbours_are_counted() {
+        let text = ONE_NODE.replacen('\n', ",busy_cores\n", 1);
+        let with = |busy: &str| -> Vec<Row> {
+            let lines = text.lines().enumerate();
+            let lines: Vec<String> = lines
+                .map(|(n, line)| if n == 0 { line.to_owned() } else { format!("{line}{busy}") })
+                .collect();
+            Table::new(&lines.join("\n")).rows().filter_map(|cell| one_node_row(&cell)).collect()
+        };
+        let count = |rows: &[Row]| OnOneNode::count(&rows.iter().collect::<Vec<_>>());
+        let alone = count(&with(""));
+        assert_eq!((alone.whole + alone.alone, alone.beside), (41, 0));
+        // Runs on 64 cores and more had all those that worked.
+        let rows = with(",64");
+        assert_eq!(count(&rows).beside, rows.iter().filter(|row| row.place.cores < 63.0).count());
+        assert!(count(&rows).beside > 20);
     }
 
     #[test]

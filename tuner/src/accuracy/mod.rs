@@ -4,6 +4,7 @@ pub mod components;
 pub mod data;
 pub mod fit;
 pub mod fitted;
+pub mod floor;
 pub mod memory;
 pub mod pieces;
 pub mod plain;
@@ -20,7 +21,7 @@ use scavenger_tuner_model::learn::{Known, Stratum};
 use scavenger_tuner_model::model::Observation;
 
 use components::Log;
-use data::Row;
+use data::{OnOneNode, Row};
 use fitted::{Fitted, Terms, fit_constants};
 use plain::Plain;
 use widening::{Widenings, widening, widenings};
@@ -39,7 +40,7 @@ fn seconds(model: &Model, row: &Row) -> f64 {
     model.step_time(&row.job, row.cpu, &row.place).total
 }
 
-/// How one regime came out.
+/// How one regime came out. Without groups, its figures mean nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Regime {
     /// What was known.
@@ -172,6 +173,12 @@ fn observation(row: &Row) -> Observation {
         wall_seconds: None,
         cycles: row.cycles,
     }
+}
+
+/// True if another machine among `rows` has the GPU of `row`.
+fn has_product_elsewhere(row: &Row, rows: &[&Row]) -> bool {
+    let product = |row: &Row| row.place.gpu.map(|gpu| gpu.class.key);
+    rows.iter().any(|other| other.machine != row.machine && product(other) == product(row))
 }
 
 /// Never measured: whole machines and whole systems are left out.
@@ -348,8 +355,8 @@ pub struct Point {
 /// Everything the `accuracy` command prints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accuracy {
-    /// CPU rows on one node: on the whole of it, and on a part whose other cores are idle. None is beside neighbours.
-    pub rows_on_one_node: [usize; 2],
+    /// CPU rows on one node.
+    pub rows_on_one_node: OnOneNode,
     /// CPU rows on one node, learning from runs on one node: what is served.
     pub served: Vec<Regime>,
     /// All rows, most of them on many nodes.
@@ -378,11 +385,21 @@ const CPU_REGIMES: [(&str, (f64, f64, f64)); 3] = [
     ("CPU, one run of another system on that machine", (0.09, 0.30, 1.30)),
     ("CPU, one run of this system, other cores within 4x", (0.045, 0.15, 1.15)),
 ];
+/// The rows of one-node.csv alone, and the goal for a machine that was never measured; the half-width is that of all rows.
+const ONE_NODE: (&str, (f64, f64, f64)) =
+    ("one node whose other cores are idle (one-node.csv)", (0.15, 0.40, 1.35));
 /// The regimes for GPUs: name and goal.
 const GPU_REGIMES: [(&str, (f64, f64, f64)); 2] = [
     ("one GPU, class never measured", (0.20, 0.60, 1.8)),
     ("one GPU, class measured on another system", (0.12, 0.30, 1.3)),
 ];
+/// The regime of a product that another machine has runs of: name and goal.
+const KNOWN_PRODUCT: (&str, (f64, f64, f64)) = ("one GPU, known product, other site", (0.10, 0.25, 1.3));
+
+/// What splits are chosen for: on one node, on several, and with GPUs.
+const SPLITS: [&str; 3] = ["one node", "several nodes", "two GPUs"];
+/// The goal of the choice: mean and worst loss.
+const SPLIT_GOAL: (f64, f64) = (0.02, 0.10);
 
 /// Validates and fits; `rounds` bounds the effort of each fit.
 #[must_use]
@@ -432,16 +449,22 @@ pub fn run(rounds: usize) -> Accuracy {
     let served = regimes_of(&on_one_node, &|_| true);
     let cpu_part = |part: &dyn Fn(&Row) -> bool| regimes_of(&on_cpus, part);
     let mut regimes = cpu_part(&|_| true);
-    regimes.extend(GPU_REGIMES.iter().zip(&on_gpus).zip(&gpu_widenings).map(
-        |(((name, goal), outcomes), widenings)| {
-            regime(name, *goal, &outcomes.iter().collect::<Vec<_>>(), widenings)
-        },
-    ));
+    // A product that was measured at another site is not new, however new the machine is.
+    let (on_known, on_new): (Vec<_>, Vec<_>) =
+        on_gpus[0].iter().partition(|outcome| has_product_elsewhere(outcome.row, &gpu));
+    let of_gpus = [on_new, on_gpus[1].iter().collect()];
+    regimes.extend(
+        GPU_REGIMES
+            .iter()
+            .zip(&of_gpus)
+            .zip(&gpu_widenings)
+            .map(|(((name, goal), outcomes), widenings)| regime(name, *goal, outcomes, widenings)),
+    );
+    regimes.push(regime(KNOWN_PRODUCT.0, KNOWN_PRODUCT.1, &on_known, &gpu_widenings[0]));
+    let mut of_one_node = regimes_of(&on_one_node, &data::is_of_one_node);
+    of_one_node[0].goal = ONE_NODE.1;
     let parts = vec![
-        (
-            "one node whose other cores are idle (one-node.csv)",
-            regimes_of(&on_one_node, &data::is_of_one_node),
-        ),
+        (ONE_NODE.0, of_one_node),
         ("up to 8 nodes", cpu_part(&|row| row.place.nodes < 8.5)),
         (
             "up to 8 nodes, the fastest split of ranks and threads",
@@ -466,9 +489,8 @@ pub fn run(rounds: usize) -> Accuracy {
     let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>(), rounds, &Terms::ALL);
     let components = components::compare(&cpu_folds, &logs);
     let tables = tables::worth(&cpu_folds, &cpu, &logs);
-    let on_part = one_node.iter().filter(|row| Stratum::of(&row.place) == Stratum::PartOfNode).count();
     Accuracy {
-        rows_on_one_node: [one_node.len() - on_part, on_part],
+        rows_on_one_node: OnOneNode::count(&one_node),
         served,
         regimes,
         parts,
@@ -528,6 +550,16 @@ pub fn shipped() -> Vec<Regime> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_product_is_known_if_another_machine_has_it() {
+        let rows = data::load();
+        let gpu: Vec<&Row> = rows.iter().filter(|row| row.on_gpu()).collect();
+        assert!(gpu.iter().all(|row| !has_product_elsewhere(row, &gpu)), "each product is on one machine");
+        let mut copy = gpu[0].clone();
+        copy.machine = "elsewhere".to_owned();
+        assert!(has_product_elsewhere(gpu[0], &[gpu[0], &copy]));
+    }
 
     #[test]
     fn the_shipped_constants_find_good_splits_on_one_node() {

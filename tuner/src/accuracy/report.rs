@@ -6,13 +6,14 @@ use scavenger_schema::tuning::Interval;
 use scavenger_tuner_model::learn::{self, Stratum};
 
 use super::components::Compared;
+use super::data::OnOneNode;
 use super::memory::Peak;
 use super::pieces::Brought;
 use super::tables::{Known, Worth};
-use super::{Accuracy, Errors, Regime};
+use super::{Accuracy, Errors, Regime, SPLIT_GOAL, SPLITS};
 
-/// Fewest groups for which a percentile means anything.
-const FEW: usize = 8;
+/// Fewest groups whose 90th percentile is more than that of the worst of them.
+pub(super) const FEW: usize = 8;
 
 /// The tables as Markdown.
 #[must_use]
@@ -21,22 +22,25 @@ pub fn table(accuracy: &Accuracy) -> String {
         "Error = exp(|ln(predicted/measured)|) - 1 on machines and systems left out of the fit, each machine x \
          system counting the same: median / 90th percentile.\n\n",
     );
-    let [whole, part] = accuracy.rows_on_one_node;
+    let OnOneNode { whole, alone, beside } = accuracy.rows_on_one_node;
     let _ = writeln!(
         text,
-        "One node, 1 to 128 cores; what a run teaches, it was on one node, too. {whole} rows are on a whole node, {part} on a \
-         part of one whose other cores are idle, and 0 beside neighbours:\n"
+        "One node, 1 to 128 cores; what a run teaches, it was on one node, too. {whole} rows are on a whole node, {alone} on a \
+         part of one whose other cores are idle, and {beside} beside neighbours:\n"
     );
     rows(&mut text, &accuracy.served);
     text.push_str("\nAll rows, on up to 2048 nodes:\n\n");
     rows(&mut text, &accuracy.regimes);
-    for (place, loss) in ["one node", "several nodes", "two GPUs"].iter().zip(&accuracy.splits) {
+    for (place, loss) in SPLITS.iter().zip(&accuracy.splits) {
+        let (mean, worst) = SPLIT_GOAL;
         let _ = writeln!(
             text,
-            "| loss by choosing the model's best split, {place} | {} choices | mean {}, worst {} | mean 2%, worst 10% | - | - | - | - |",
+            "| loss by choosing the model's best split, {place} | {} choices | mean {}, worst {} | mean {}, worst {} | - | - | - | - |",
             loss.choices,
             percent(loss.mean),
-            percent(loss.worst)
+            percent(loss.worst),
+            goal(mean),
+            goal(worst)
         );
     }
     memory_row(&mut text, &accuracy.memory);
@@ -142,11 +146,19 @@ fn rows(text: &mut String, regimes: &[Regime]) {
          |---|---|---|---|---|---|---|---|\n",
     );
     for regime in regimes {
-        let errors = |errors: &Errors| {
-            let p90 = if regime.groups < FEW { "too few".to_owned() } else { percent(errors.p90) };
-            format!("{} / {p90}", percent(errors.median))
-        };
         let (median, p90, width) = regime.goal;
+        if regime.groups == 0 {
+            let (name, median, p90) = (regime.name, goal(median), goal(p90));
+            let _ = writeln!(
+                text,
+                "| {name} | 0 | no such data in the project's files | {median} / {p90} | - | - | - | - (x{width:.2}) |"
+            );
+            continue;
+        }
+        let errors = |errors: &Errors| {
+            let few = if is_few(regime) { " (few)" } else { "" };
+            format!("{} / {}{few}", percent(errors.median), percent(errors.p90))
+        };
         let _ = writeln!(
             text,
             "| {} | {} | {} | {} / {} | {} | {} | {} | x{:.2} (x{width:.2}) |",
@@ -161,33 +173,17 @@ fn rows(text: &mut String, regimes: &[Regime]) {
             regime.half_width,
         );
     }
+    if regimes.iter().any(is_few) {
+        let _ = writeln!(
+            text,
+            "\n(few): of fewer than {FEW} groups the 90th percentile is little more than the error of the worst one."
+        );
+    }
 }
 
-/// What is not as it must be: a regime of CPUs in which a plain model is ahead, a factor of the intervals that the model has
-/// otherwise, and a line of the tables that `page` does not have. The last digit of a number may differ, since libraries of
-/// mathematics do.
-#[must_use]
-pub fn shortfalls(accuracy: &Accuracy, page: &str) -> Vec<String> {
-    let parts = accuracy.parts.iter().map(|(name, regimes)| (*name, regimes));
-    let all = [("one node", &accuracy.served), ("all rows", &accuracy.regimes)].into_iter().chain(parts);
-    let mut wrong: Vec<String> =
-        all.flat_map(|(rows, regimes)| regimes.iter().flat_map(move |regime| behind(rows, regime))).collect();
-    for (stratum, known, factor) in &accuracy.widening {
-        let shipped = stratum.widening(*known);
-        if (shipped - factor).abs() > 0.05 {
-            wrong.push(format!(
-                "WIDENING in tuner/model/src/learn/mod.rs: {shipped} for {stratum:?} and {known:?}, and the rows give {factor:.2}"
-            ));
-        }
-    }
-    let pages: Vec<Line<'_>> = page.lines().map(Line::new).collect();
-    for line in table(accuracy).lines().filter(|line| line.starts_with("| ")) {
-        let printed = Line::new(line);
-        if !pages.iter().any(|line| line.is_nearly(&printed)) {
-            wrong.push(format!("the page does not have the line: {line}"));
-        }
-    }
-    wrong
+/// True if the groups are too few for their 90th percentile to mean much.
+pub(super) fn is_few(regime: &Regime) -> bool {
+    (1..FEW).contains(&regime.groups)
 }
 
 /// The factors that calibrate the intervals, as `WIDENING` of the model has them.
@@ -197,67 +193,6 @@ pub fn widening(accuracy: &Accuracy) -> String {
         format!("{stratum:?}, {known:?} known: {factor:.2}\n")
     };
     format!("\nFactors on the standard deviation\n{}", accuracy.widening.iter().map(line).collect::<String>())
-}
-
-/// Where a plain model is ahead in a regime of CPUs.
-fn behind(rows: &str, regime: &Regime) -> Vec<String> {
-    let is_on_cpus = regime.name.starts_with("CPU, ");
-    let is_judged = regime.groups >= FEW;
-    let mut wrong = Vec::new();
-    for (name, plain) in
-        [("cycles / (speed x cores)", regime.plain), ("thread, halo and rank terms", regime.terms)]
-    {
-        let model = regime.model;
-        for (what, own, other, counts) in [
-            ("median", model.median, plain.median, true),
-            ("90th percentile", model.p90, plain.p90, is_judged),
-        ] {
-            if is_on_cpus && counts && own >= other {
-                wrong.push(format!(
-                    "{rows}, {}: the {what} is {}, and {} for {name}",
-                    regime.name,
-                    percent(own),
-                    percent(other)
-                ));
-            }
-        }
-    }
-    wrong
-}
-
-/// A line of a page: its words, and its numbers in units of their last digit.
-struct Line<'a> {
-    words: Vec<&'a str>,
-    numbers: Vec<(usize, i64)>,
-}
-
-impl<'a> Line<'a> {
-    fn new(line: &'a str) -> Self {
-        let (mut words, mut numbers) = (Vec::new(), Vec::new());
-        let is_part = |c: char| c.is_ascii_digit() || c == '.';
-        let mut rest = line;
-        while let Some(from) = rest.find(|c: char| c.is_ascii_digit()) {
-            let (before, number) = rest.split_at(from);
-            let end = number.find(|c: char| !is_part(c)).unwrap_or(number.len());
-            let (number, after) = number.split_at(end);
-            words.push(before);
-            let decimals = number.split_once('.').map_or(0, |(_, digits)| digits.len());
-            let digits: String = number.chars().filter(char::is_ascii_digit).collect();
-            numbers.push((decimals, digits.parse().unwrap_or(i64::MAX)));
-            rest = after;
-        }
-        words.push(rest);
-        Self { words, numbers }
-    }
-
-    fn is_nearly(&self, other: &Self) -> bool {
-        let near = |((decimals, a), (others, b)): (&(usize, i64), &(usize, i64))| {
-            decimals == others && a.abs_diff(*b) <= 1
-        };
-        self.words == other.words
-            && self.numbers.len() == other.numbers.len()
-            && self.numbers.iter().zip(&other.numbers).all(near)
-    }
 }
 
 /// What each part of the model brings, as Markdown.
@@ -313,49 +248,6 @@ fn goal(share: f64) -> String {
     format!("{}%", (share * 1000.0).round() / 10.0)
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.0}%", share * 100.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_regime_in_which_a_plain_model_is_ahead_is_told() {
-        let errors = |median, p90| Errors { median, p90 };
-        let regime = Regime {
-            name: "CPU, machine never measured",
-            goal: (0.1, 0.4, 1.3),
-            groups: 9,
-            model: errors(0.12, 0.41),
-            plain: errors(0.11, 0.50),
-            terms: errors(0.20, 0.40),
-            coverage: 0.8,
-            half_width: 1.3,
-        };
-        let told = behind("one node", &regime);
-        assert_eq!(
-            told,
-            [
-                "one node, CPU, machine never measured: the median is 12%, and 11% for cycles / (speed x cores)",
-                "one node, CPU, machine never measured: the 90th percentile is 41%, and 40% for thread, halo and rank terms",
-            ]
-        );
-        let few = Regime { groups: FEW - 1, ..regime.clone() };
-        assert_eq!(behind("one node", &few).len(), 1, "a percentile of few groups means nothing");
-        let on_gpu = Regime { name: "one GPU, class never measured", ..regime };
-        assert_eq!(behind("all rows", &on_gpu), Vec::<String>::new());
-    }
-
-    #[test]
-    fn the_last_digit_of_a_number_may_differ() {
-        let nearly = |a, b| Line::new(a).is_nearly(&Line::new(b));
-        assert!(nearly("| x | 12% / 41% | x1.34 |", "| x | 13% / 41% | x1.33 |"));
-        for other in
-            ["| x | 14% / 41% | x1.34 |", "| y | 12% / 41% | x1.34 |", "| x | 12% / 41% | x1.3 |", "| x |"]
-        {
-            assert!(!nearly("| x | 12% / 41% | x1.34 |", other), "{other}");
-        }
-    }
 }

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 
 use super::Failure;
-use crate::accuracy::{pieces, report, run};
+use crate::accuracy::{floor, pieces, report, run};
 use crate::config::AccuracyOptions;
 
 /// Validates and prints the table.
@@ -27,7 +27,7 @@ pub fn exec(options: &AccuracyOptions) -> Result<(), Failure> {
     let page = std::fs::read_to_string(path)
         .with_context(|| format!("--check {} cannot be read", path.display()))
         .map_err(Failure::work)?;
-    let wrong = report::shortfalls(&accuracy, &page);
+    let wrong = floor::shortfalls(&accuracy, &page);
     if wrong.is_empty() {
         return Ok(());
     }
