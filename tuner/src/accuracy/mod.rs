@@ -561,6 +561,32 @@ mod tests {
         assert!(has_product_elsewhere(gpu[0], &[gpu[0], &copy]));
     }
 
+    /// Cores of an EPYC 7742, the parallel efficiency of 74,000 atoms on them as Bridges-2 measured it, and by how much the
+    /// shipped constants may miss it: the model is too flat where all cores work.
+    const EPYC_7742: [(f64, f64, f64); 3] = [(32.0, 0.71, 0.08), (64.0, 0.62, 0.10), (128.0, 0.39, 0.22)];
+
+    #[test]
+    fn efficiency_inside_a_node_falls_as_it_was_measured() {
+        let rows = data::load();
+        let on = |cores: f64| -> &Row {
+            let is_it = |row: &&Row| {
+                row.system == "AA-LLC-shirts" && row.place.cores == cores && row.place.ranks == cores
+            };
+            rows.iter().find(is_it).expect("one-node.csv has the run")
+        };
+        let model = Model::prior();
+        let speed = |cores: f64| 1.0 / seconds(&model, on(cores));
+        let mut before = f64::INFINITY;
+        for (cores, expected, miss) in EPYC_7742 {
+            let measured = on(cores).ns_per_day / on(1.0).ns_per_day / cores;
+            assert!((measured - expected).abs() < 0.006, "{cores}: {measured}");
+            let predicted = speed(cores) / speed(1.0) / cores;
+            assert!((predicted - measured).abs() < miss, "{cores}: {predicted} for {measured}");
+            assert!(predicted < before, "{cores}: {predicted} after {before}");
+            before = predicted;
+        }
+    }
+
     #[test]
     fn the_shipped_constants_find_good_splits_on_one_node() {
         let rows = data::load();
