@@ -1,8 +1,10 @@
 //! What must never be lost: the model is ahead of plain models on machines and systems that it has not seen.
 
 use scavenger_tuner::accuracy::{floor, run};
+use scavenger_tuner::plot;
 
 const PAGE: &str = include_str!("../data/accuracy.md");
+const PLOT: &str = include_str!("../data/accuracy.svg");
 
 /// The whole validation, as `accuracy --check` does it.
 #[test]
@@ -11,4 +13,6 @@ fn the_model_is_ahead_of_both_plain_models_in_every_regime_of_cpus_and_the_page_
     assert!(accuracy.served.len() == 3 && accuracy.regimes.len() >= 6 && accuracy.parts.len() >= 3);
     let wrong = floor::shortfalls(&accuracy, PAGE);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let drawn = plot::accuracy(&accuracy.points).expect("it should be drawn");
+    assert!(floor::is_same_plot(PLOT, &drawn), "draw it again: accuracy --plot tuner/data/accuracy.svg");
 }
