@@ -68,14 +68,14 @@ fn described(
 const CORES: u32 = 16;
 
 /// Half-width of the 80% interval of a class of CPU that was never measured, as a factor: that of the prediction for
-/// 100,000 atoms of water on [`CORES`] cores of a usual node, or of one of twice as many where that has fewer. So it is that
+/// 100,000 atoms of water on 16 cores of a usual node, or of one of twice as many where that has fewer. So it is that
 /// of a part of a node for all classes, on which the clock is less certain.
 #[must_use]
 pub fn half_width_of_cpu(class: &'static CpuClass) -> f64 {
     half_width_on_node(class, (2 * CORES).max(class.node_cores as u32))
 }
 
-/// The same on a node of [`CORES`] cores, all of which work.
+/// The same on a node of 16 cores, all of which work.
 fn half_width_of_whole_node(class: &'static CpuClass) -> f64 {
     half_width_on_node(class, CORES)
 }
