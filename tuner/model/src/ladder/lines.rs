@@ -121,12 +121,14 @@ pub(crate) fn lines_of(question: &Question<'_>, all: &[Candidate]) -> Vec<Line> 
 /// True if another candidate that may run wherever this one may asks for no more of anything and is faster, or as fast
 /// with less. The price plays no part: a GPU that is cheap for its speed is of no use while others have it.
 pub(crate) fn is_dominated(one: &Candidate, all: &[Candidate]) -> bool {
-    all.iter().any(|other| {
-        let is_for_more =
-            || other.bound.is_none() || (one.bound.is_some() && hardware_of(one) == hardware_of(other));
-        let is_less = other.resources != one.resources && other.resources.fits_in(&one.resources);
-        other.speed >= one.speed && is_less && is_for_more()
-    })
+    all.iter().any(|other| dominates(other, one))
+}
+
+fn dominates(other: &Candidate, one: &Candidate) -> bool {
+    let is_for_more =
+        || other.bound.is_none() || (one.bound.is_some() && hardware_of(one) == hardware_of(other));
+    let is_less = other.resources != one.resources && other.resources.fits_in(&one.resources);
+    other.speed >= one.speed && is_less && is_for_more()
 }
 
 /// A configuration of the ladder.
@@ -152,6 +154,7 @@ pub(crate) fn choose<'l>(question: &Question<'_>, lines: &'l [Line], all: &[Cand
     }
     let mut chosen: Vec<(usize, Chosen<'l>)> = Vec::new();
     for (line, candidates) in lines.iter().zip(by_line) {
+        let candidates = without_dominated(question, line, candidates, all);
         let mut above = None;
         for (place, candidate) in candidates.into_iter().enumerate() {
             let next = Some((candidate.speed, candidate.resources.cpu_millicores));
@@ -248,15 +251,11 @@ fn spaced(question: &Question<'_>, line: &Line, whole: bool, target: f64) -> Vec
 /// anything, so those above it in its line ask for as much; false if no node or limit allows that.
 fn raise_memory(question: &Question<'_>, above: &mut [Candidate], bytes: u64) -> bool {
     let limits = question.limits;
-    let raised = |rung: &Candidate| Resources {
-        memory_bytes: rung.resources.memory_bytes.max(bytes),
-        ..rung.resources
-    };
     let same_kinds = |rung: &Candidate| {
         if rung.resources.memory_bytes >= bytes {
             return true;
         }
-        let raised = Candidate { resources: raised(rung), ..rung.clone() };
+        let raised = with_memory(question, rung, bytes);
         holding_it(question, &raised).count() == holding_it(question, rung).count()
             && (rung.bound.is_none() || bound::has_label(question, &raised))
     };
@@ -264,9 +263,37 @@ fn raise_memory(question: &Question<'_>, above: &mut [Candidate], bytes: u64) ->
         return false;
     }
     for rung in above {
-        let resources = raised(rung);
-        rung.price += price(&resources, &limits.weights) - price(&rung.resources, &limits.weights);
-        rung.resources = resources;
+        *rung = with_memory(question, rung, bytes);
     }
     true
+}
+
+/// The candidate with at least so much memory.
+fn with_memory(question: &Question<'_>, one: &Candidate, bytes: u64) -> Candidate {
+    let weights = &question.limits.weights;
+    let resources = Resources { memory_bytes: one.resources.memory_bytes.max(bytes), ..one.resources };
+    let price = one.price + price(&resources, weights) - price(&one.resources, weights);
+    Candidate { resources, price, ..one.clone() }
+}
+
+/// What was given more memory for the sake of a smaller one may now hold a candidate that is faster on fewer cores: that takes
+/// its place, with as much memory.
+fn without_dominated(
+    question: &Question<'_>,
+    line: &Line,
+    mut found: Vec<Candidate>,
+    all: &[Candidate],
+) -> Vec<Candidate> {
+    for place in 0..found.len() {
+        let one = &found[place];
+        let below = found.get(place + 1).map_or(0, |next| next.resources.cpu_millicores);
+        let is_better = |other: &&Candidate| {
+            line.is_of(other) && other.resources.cpu_millicores > below && dominates(other, one)
+        };
+        let best = all.iter().filter(is_better).max_by(|a, b| a.speed.total_cmp(&b.speed));
+        if let Some(best) = best.map(|best| with_memory(question, best, one.resources.memory_bytes)) {
+            found[place] = best;
+        }
+    }
+    found
 }
