@@ -7,7 +7,7 @@
 use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus};
 use scavenger_vocabulary::Phase;
 
-use super::{Action, Input, Step, act, record};
+use super::{Action, Input, Step, act, record, said};
 use crate::view::JobView;
 
 /// Asks once after each interruption of a row whose speed is known by now; none if nothing is to be asked. What the
@@ -22,7 +22,7 @@ pub(super) fn due(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Optio
     input.pool().filter(|pool| !pool.nodes.is_empty())?;
     let system = row.description()?;
     if row.status.interruptions < status.interruptions {
-        return Some(record(status.clone()));
+        return Some(record(RowStatus { reason: Some(said(job)), ..status.clone() }));
     }
     Some(act(Action::AskAgain(Box::new(system)), row))
 }

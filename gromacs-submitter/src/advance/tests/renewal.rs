@@ -30,6 +30,11 @@ fn once_after_each_interruption() {
     let mut scene = interrupted();
     let step = scene.go();
     assert_eq!((&step.action, step.status.speed_ratio), (&Action::Record, Some(0.5)));
+    assert_eq!(
+        reason(&step),
+        said(scene.job.as_ref().expect("should be there")),
+        "and no longer that it runs"
+    );
     assert_eq!(step.attempts.len(), 1, "what it measured is known before the tuner is asked");
     assert!(matches!(scene.step().action, Action::AskAgain(_)));
     // Whatever came of it.
