@@ -36,7 +36,7 @@ async fn without_a_daemon(world: &World, database: &Database) -> Result<()> {
         let make = ["create", "job", &name, "--from=cronjob/gromacs-submitter"];
         kubectl(&[&make[..], &system[..]].concat()).await?;
         let job = format!("job/{name}");
-        let wait = ["wait", "--for=condition=Complete", "--timeout=120s", &job];
+        let wait = ["wait", "--for=condition=Complete", "--timeout=600s", &job];
         kubectl(&[&wait[..], &system[..]].concat()).await.context("a run did not end well")?;
         kubectl(&[&["delete", &job, "--wait", "--ignore-not-found"], &system[..]].concat()).await?;
         let row = row(database, id).await?;
