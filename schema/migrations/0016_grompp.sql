@@ -10,31 +10,22 @@ alter table gromacs_to_tune
 comment on column gromacs_to_tune.grompp_options is 'Options of gmx grompp and their values, each a word of its own, such as {-f,md.mdp,-c,gromacs-6/confout.gro,-p,topol.top}: the .tpr file is made with them in its folder before it is read, as long as nothing has been computed. {after} in a path stands for the row in after. Empty if the file is there.';
 grant insert (grompp_options), update (grompp_options) on gromacs_to_tune to gromacs_chemist;
 
-create or replace function gromacs_edit_allowed() returns trigger language plpgsql as $$
+-- With the rights of the role that edits.
+create function gromacs_read_again() returns trigger language plpgsql as $$
 begin
-    if new.image is distinct from old.image then
-        new.pinned_image := null;
-        new.inspect_again := true;
-    end if;
-    if new.grompp_options is distinct from old.grompp_options then
-        new.inspect_again := true;
-    end if;
-    if new.state not in ('queued', 'completed', 'failed', 'cancelled')
-        and not pg_has_role(session_user, 'gromacs_submitter', 'member')
-    then
-        raise exception using errcode = 'check_violation', constraint = 'gromacs_to_tune_edit_allowed',
-            table = 'gromacs_to_tune', message = format('row %s is %s, and a row can be changed only while it is '
-                'queued or has ended: cancel it, change it, and retry', new.id, new.state);
-    end if;
+    new.inspect_again := true;
     return new;
 end
 $$;
+comment on function gromacs_read_again is 'Lets the file of a row be made and read again once its grompp_options are others.';
 create trigger gromacs_edit_allowed_grompp before update of grompp_options on gromacs_to_tune
     for each row execute function gromacs_edit_allowed();
+create trigger gromacs_read_again before update of grompp_options on gromacs_to_tune
+    for each row when (old.grompp_options is distinct from new.grompp_options) execute function gromacs_read_again();
 
--- What is replaced loses its settings.
 do $$
 begin
-    execute format('alter function gromacs_edit_allowed set search_path = pg_catalog, %I, pg_temp', current_schema());
+    execute format('alter function gromacs_read_again set search_path = pg_catalog, %I, pg_temp', current_schema());
+    revoke execute on function gromacs_read_again from public;
 end
 $$;
