@@ -117,26 +117,27 @@ pub fn words(text: &str) -> Vec<String> {
 
 /// Reads options and values of a program, each a word of its own.
 pub(crate) fn read(tool: &Tool, words: &[String]) -> Result<Vec<Argument>, OptionError> {
-    let name_of_tool = tool.name;
+    let names = || tool.options.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
+    let &Tool { name: tool, options, refused } = tool;
     let mut arguments = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
     let mut words = words.iter().peekable();
     while let Some(word) = words.next() {
         if !word.starts_with('-') {
-            return Err(OptionError::Begin { tool: name_of_tool, word: word.clone() });
+            return Err(OptionError::Begin { tool, word: word.clone() });
         }
-        if let Some(&(option, why)) = tool.refused.iter().find(|(name, _)| name == word) {
-            return Err(OptionError::Refuse { tool: name_of_tool, option, why });
+        if let Some(&(option, why)) = refused.iter().find(|(name, _)| name == word) {
+            return Err(OptionError::Refuse { tool, option, why });
         }
-        let Some(&(option, value)) = tool.options.iter().find(|(name, _)| name == word) else {
-            return Err(OptionError::Know { tool: name_of_tool, word: word.clone(), names: tool.names() });
+        let Some(&(option, value)) = options.iter().find(|(name, _)| name == word) else {
+            return Err(OptionError::Know { tool, word: word.clone(), names: names() });
         };
         if seen.contains(&option) {
-            return Err(OptionError::Repeat { tool: name_of_tool, option });
+            return Err(OptionError::Repeat { tool, option });
         }
         seen.push(option);
         arguments.push(Argument::Plain(word.clone()));
-        let next = |words: &mut Peekable<Iter<'_, String>>| take(words, option, value, name_of_tool);
+        let next = |words: &mut Peekable<Iter<'_, String>>| take(words, option, value, tool);
         match value {
             Value::Switch => {}
             Value::Word(_) | Value::Whole(..) | Value::Real(..) => {
@@ -152,12 +153,6 @@ pub(crate) fn read(tool: &Tool, words: &[String]) -> Result<Vec<Argument>, Optio
         }
     }
     Ok(arguments)
-}
-
-impl Tool {
-    fn names(&self) -> String {
-        self.options.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
-    }
 }
 
 /// A path from somewhere, and not from the root of a file system.

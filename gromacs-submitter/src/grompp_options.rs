@@ -38,12 +38,14 @@ const NEEDED: [&str; 3] = ["-f", "-c", "-p"];
 /// Stands in a path for the number of the row that this one comes after.
 const AFTER: &str = "{after}";
 
-/// Checks options, each a word of its own, without a row that they belong to.
+/// The words of a text, if they are options that a row may have.
 ///
 /// # Errors
 /// [`OptionError`] with a sentence for the first word that is wrong.
-pub fn read(words: &[String]) -> Result<(), OptionError> {
-    arguments(words).map(drop)
+pub fn words(text: &str) -> Result<Vec<String>, OptionError> {
+    let words = gmx_options::words(text);
+    arguments(&words)?;
+    Ok(words)
 }
 
 /// Reads the options of a row, each a word of its own; none if grompp is not to run. `{after}` becomes the number of the row
@@ -72,7 +74,7 @@ fn arguments(words: &[String]) -> Result<Vec<Argument>, OptionError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gmx_options::words;
+    use gmx_options::words;
 
     const EQUILIBRATION: &str = "-f npt.mdp -c ../nvt/gromacs-{after}/confout.gro -t ../nvt/gromacs-{after}/state.cpt -p topol.top -maxwarn 1";
 

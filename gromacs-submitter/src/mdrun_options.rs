@@ -3,7 +3,7 @@
 //! Only here stands which these are. What the pipeline decides itself is none of them: files of its own, checkpoints,
 //! ranks, threads, devices, and how long mdrun runs.
 
-use crate::gmx_options::{Argument, OptionError, Tool, Value, read};
+use crate::gmx_options::{self, Argument, OptionError, Tool, Value};
 
 /// Every option that a row may set, in the order of the alphabet.
 const OPTIONS: [(&str, Value); 20] = [
@@ -64,12 +64,22 @@ const MDRUN: Tool = Tool { name: "mdrun", options: &OPTIONS, refused: &REFUSED }
 pub struct MdrunOptions(Vec<Argument>);
 
 impl MdrunOptions {
+    /// The words of a text, if they are options that a row may have.
+    ///
+    /// # Errors
+    /// [`OptionError`] with a sentence for the first word that is wrong.
+    pub fn words(text: &str) -> Result<Vec<String>, OptionError> {
+        let words = gmx_options::words(text);
+        Self::read(&words)?;
+        Ok(words)
+    }
+
     /// Reads options and values, each a word of its own.
     ///
     /// # Errors
     /// [`OptionError`] with a sentence for the first word that is wrong.
     pub fn read(words: &[String]) -> Result<Self, OptionError> {
-        read(&MDRUN, words).map(Self)
+        gmx_options::read(&MDRUN, words).map(Self)
     }
 
     /// Paths of the files that they name, relative to the root of the volume.
@@ -142,7 +152,7 @@ impl MdrunOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gmx_options::words;
+    use gmx_options::words;
 
     fn read(text: &str) -> Result<MdrunOptions, OptionError> {
         MdrunOptions::read(&words(text))

@@ -35,7 +35,7 @@ pub fn was_asked(row: &GromacsToTune) -> RowStatus {
 
 /// The row and its ladder with what the tuner proposes now: `tried` are the configurations until then, and `replaced` others of
 /// the same submission. The configuration in use stays, until it is replaced as always. Only another layout of the same
-/// resources takes its place at once: mdrun starts anew anyway, and there is nothing to wait for.
+/// resources takes its place at once: mdrun starts again anyway, and there is nothing to wait for.
 #[must_use]
 pub fn renewed(
     row: &GromacsToTune,

@@ -9,9 +9,9 @@ use super::request::selected;
 use super::text::{json as print_json, number_of};
 use super::{Outcome, open_current, print_error, print_line};
 use crate::config::{Database, EditOptions};
+use crate::grompp_options;
 use crate::mdrun_options::MdrunOptions;
 use crate::store::{Edit, Labels};
-use crate::{gmx_options, grompp_options};
 
 pub(super) async fn exec(database: &Database, options: &EditOptions) -> anyhow::Result<Outcome> {
     let edit = edit(options)?;
@@ -63,16 +63,12 @@ pub(super) async fn exec(database: &Database, options: &EditOptions) -> anyhow::
 fn edit(options: &EditOptions) -> anyhow::Result<Edit> {
     // Too long for the column is too long for its rule, which has the better sentence.
     let seconds = |time: Option<Duration>| time.map(|time| i32::try_from(time.as_secs()).unwrap_or(i32::MAX));
-    let mdrun_options = options.mdrun_options.as_deref().map(gmx_options::words);
-    MdrunOptions::read(mdrun_options.as_deref().unwrap_or_default())?;
-    let grompp_options = options.grompp.as_deref().map(gmx_options::words);
-    grompp_options::read(grompp_options.as_deref().unwrap_or_default())?;
     let on_any_node = options.any_node.then(Labels::default);
     let node_labels =
         (!options.node_label.is_empty()).then(|| Labels(options.node_label.iter().cloned().collect()));
     Ok(Edit {
-        mdrun_options,
-        grompp_options,
+        mdrun_options: options.mdrun_options.as_deref().map(MdrunOptions::words).transpose()?,
+        grompp_options: options.grompp.as_deref().map(grompp_options::words).transpose()?,
         node_labels: on_any_node.or(node_labels),
         project: options.project.clone(),
         labels: (!options.label.is_empty()).then(|| Labels(options.label.iter().cloned().collect())),

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use anyhow::{Context as _, bail};
 
 use super::Entry;
-use crate::gmx_options::{self, OptionError};
+use crate::gmx_options::OptionError;
 use crate::grompp_options;
 use crate::mdrun_options::MdrunOptions;
 use crate::store::{Labels, Moment, NewRow};
@@ -38,10 +38,8 @@ const COLUMNS: [(&str, Fill); 46] = [
     ("fallback_after_seconds", |row, cell| number(&mut row.fallback_after_seconds, cell)),
     ("append", |row, cell| flag(&mut row.append, cell)),
     ("checkpoint_path", |row, cell| number(&mut row.checkpoint_path, cell)),
-    ("mdrun_options", |row, cell| {
-        words(&mut row.mdrun_options, cell, |words| MdrunOptions::read(words).map(drop))
-    }),
-    ("grompp_options", |row, cell| words(&mut row.grompp_options, cell, grompp_options::read)),
+    ("mdrun_options", |row, cell| words(&mut row.mdrun_options, MdrunOptions::words(cell))),
+    ("grompp_options", |row, cell| words(&mut row.grompp_options, grompp_options::words(cell))),
     ("node_labels", |row, cell| labels(&mut row.node_labels, cell)),
     ("deadline", |row, cell| deadline(&mut row.deadline, cell)),
     ("project", |row, cell| number(&mut row.project, cell)),
@@ -212,14 +210,8 @@ fn flag(column: &mut Option<bool>, cell: &str) -> Result<(), String> {
 }
 
 /// `-dlb yes -plumed meta/plumed.dat`.
-fn words(
-    column: &mut Option<Vec<String>>,
-    cell: &str,
-    read: fn(&[String]) -> Result<(), OptionError>,
-) -> Result<(), String> {
-    let words = gmx_options::words(cell);
-    read(&words).map_err(|error| error.to_string())?;
-    *column = Some(words);
+fn words(column: &mut Option<Vec<String>>, words: Result<Vec<String>, OptionError>) -> Result<(), String> {
+    *column = Some(words.map_err(|error| error.to_string())?);
     Ok(())
 }
 

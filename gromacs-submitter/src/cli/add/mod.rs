@@ -147,11 +147,7 @@ fn entries(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
     if let Some(text) = &options.mdrun_options {
         defaults.mdrun_options = Some(mdrun_options(text, options.root.as_deref())?);
     }
-    if let Some(text) = &options.grompp {
-        let words = gmx_options::words(text);
-        grompp_options::read(&words)?;
-        defaults.grompp_options = Some(words);
-    }
+    defaults.grompp_options = options.grompp.as_deref().map(grompp_options::words).transpose()?;
     if let Some(from) = &options.from {
         return csv::read(from, &defaults);
     }
