@@ -406,32 +406,28 @@ async fn a_whole_life_is_written_down() {
     .await
     .expect("should count");
     assert_eq!(counts, (1, 1));
-    let what_ran: Vec<(String, String, serde_json::Value)> = sqlx::query_as(
-        "select image, gromacs_version, gromacs_build from gromacs_attempt
-        union all select image, gromacs_version, gromacs_build from gromacs_observation",
-    )
-    .fetch_all(store.pool())
-    .await
-    .expect("should read");
-    let build = serde_json::json!({
-        "simd": "AVX2_256", "precision": "mixed", "mpi": "thread_mpi", "gpuBackend": "disabled"
-    });
-    let version = claim.row.system.gromacs_version.clone().expect("should be inspected");
-    assert_eq!(what_ran, vec![("gromacs@sha256:0123".to_owned(), version, build); 2]);
     let table: serde_json::Value = sqlx::query_scalar("select cycles from gromacs_observation")
         .fetch_one(store.pool())
         .await
         .expect("should read");
     assert_eq!(table, serde_json::json!({ "total": 60.0, "force": 40.0 }));
-    let where_it_ran: Vec<(String, String, serde_json::Value)> = sqlx::query_as(
-        "select node, hardware_class, node_labels from gromacs_attempt
-        union all select node, hardware_class, node_labels from gromacs_observation",
+    type Ran = (String, String, serde_json::Value, String, String, serde_json::Value);
+    let ran: Vec<Ran> = sqlx::query_as(
+        "select image, gromacs_version, gromacs_build, node, hardware_class, node_labels from gromacs_attempt
+        union all
+        select image, gromacs_version, gromacs_build, node, hardware_class, node_labels from gromacs_observation",
     )
     .fetch_all(store.pool())
     .await
     .expect("should read");
+    let (image, version) = ("gromacs@sha256:0123", claim.row.system.gromacs_version.clone());
+    let version = version.expect("should be inspected");
+    let build = serde_json::json!({
+        "simd": "AVX2_256", "precision": "mixed", "mpi": "thread_mpi", "gpuBackend": "disabled"
+    });
     let labels = serde_json::to_value(zen3()).expect("should serialise");
-    assert_eq!(where_it_ran, vec![("worker-1".to_owned(), "zen3".to_owned(), labels); 2]);
+    let expected = (image.to_owned(), version, build, "worker-1".to_owned(), "zen3".to_owned(), labels);
+    assert_eq!(ran, vec![expected; 2]);
     let beside: (Option<i32>, Option<i32>) =
         sqlx::query_as("select node_cpu_millicores, node_requested_millicores from gromacs_observation")
             .fetch_one(store.pool())

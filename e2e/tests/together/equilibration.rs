@@ -1,19 +1,20 @@
 //! What comes before a production run: each row makes its file of what the row before it computed, with nobody at hand.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use scavenger_e2e::{
     chemist::Chemist,
     gromacs::{Computed, computed},
-    postgres::Database,
-    queue::{Row, prepare_with, row, state},
+    queue::{prepare_with, row, state},
     run,
-    world::until,
 };
+
+use crate::row_options::{add, retried};
 
 /// Steps of the production run.
 const STEPS: u32 = 2000;
 
-/// Beside the run input that other tests use: a box of water as `gmx solvate` leaves it, and the settings of a minimisation, of two equilibrations and of a production run.
+/// Beside the run input that other tests use: a box of water as `gmx solvate` leaves it, and the settings of a minimisation, of
+/// two equilibrations and of a production run.
 const INPUTS: &str = r#"
 cd /data/water
 cat > topol.top <<TOPOLOGY
@@ -48,18 +49,11 @@ printf '%s\n' "$dynamics" "$barostat" 'nsteps = 2000' 'continuation = yes' > md.
 "#;
 
 /// Adds `water/NAME.tpr` behind another row; returns its number.
-async fn add(chemist: &Chemist, name: &str, after: Option<i64>, grompp: &str) -> Result<i64> {
+async fn made(chemist: &Chemist, name: &str, after: Option<i64>, grompp: &str) -> Result<i64> {
     let (path, after) = (format!("water/{name}.tpr"), after.map(|row| row.to_string()));
-    let mut arguments = vec!["add", &path, "--max-cpu-millicores", "500", "--grompp", grompp];
+    let mut arguments = vec![path.as_str(), "--grompp", grompp];
     arguments.extend(after.iter().flat_map(|row| ["--after", row]));
-    let added = chemist.json(&arguments).await?;
-    added[0]["id"].as_i64().with_context(|| added.to_string())
-}
-
-async fn is_done(database: &Database, id: i64) -> Result<Row> {
-    let row = state(database, id, "completed").await?;
-    ensure!(row.step == row.last_step, "row {id} did not reach its last step: {row:?}");
-    Ok(row)
+    add(chemist, &arguments).await
 }
 
 #[test]
@@ -67,13 +61,13 @@ fn a_chain_makes_its_files_from_the_minimisation_to_the_production_run() {
     run("equilibration", |world| async move {
         let database = prepare_with(world, 1000, INPUTS).await?;
         let alice = Chemist::new(world, &database, "alice", true).await?;
-        let minimised = add(&alice, "em", None, "-f em.mdp -c solvated.gro -p topol.top").await?;
+        let minimised = made(&alice, "em", None, "-f em.mdp -c solvated.gro -p topol.top").await?;
         let from_here = "-c gromacs-{after}/confout.gro -p topol.top";
         let with_state = format!("{from_here} -t gromacs-{{after}}/state.cpt");
         // Its settings are not there.
-        let nvt = add(&alice, "nvt", Some(minimised), &format!("-f hot.mdp {from_here}")).await?;
-        let npt = add(&alice, "npt", Some(nvt), &format!("-f npt.mdp {with_state}")).await?;
-        let md = add(&alice, "md", Some(npt), &format!("-f md.mdp {with_state}")).await?;
+        let nvt = made(&alice, "nvt", Some(minimised), &format!("-f hot.mdp {from_here}")).await?;
+        let npt = made(&alice, "npt", Some(nvt), &format!("-f npt.mdp {with_state}")).await?;
+        let md = made(&alice, "md", Some(npt), &format!("-f md.mdp {with_state}")).await?;
 
         state(&database, minimised, "completed").await?;
         let reason = state(&database, nvt, "failed").await?.reason.unwrap_or_default();
@@ -86,13 +80,10 @@ fn a_chain_makes_its_files_from_the_minimisation_to_the_production_run() {
 
         let text = nvt.to_string();
         alice.good(&["edit", &text, "--grompp", &format!("-f nvt.mdp {from_here}")]).await?;
-        alice.good(&["retry", &text]).await?;
-        until("the mended row begins again", || async {
-            Ok((row(&database, nvt).await?.state != "failed").then_some(()))
-        })
-        .await?;
+        retried(&alice, &database, nvt).await?;
         for id in [nvt, npt, md] {
-            is_done(&database, id).await?;
+            let row = state(&database, id, "completed").await?;
+            ensure!(row.step == row.last_step, "row {id} did not reach its last step: {row:?}");
         }
         let steps = i64::from(STEPS);
         let found = computed(world, md).await?;

@@ -83,14 +83,15 @@ chmod 777 /data/shared
 /// A user and group that nothing else in the cluster has.
 const USER: &str = "2345";
 
-async fn add(chemist: &Chemist, arguments: &[&str]) -> Result<i64> {
+/// Adds a row for half a core; returns its number.
+pub(crate) async fn add(chemist: &Chemist, arguments: &[&str]) -> Result<i64> {
     let usual = ["add", "--max-cpu-millicores", "500", "--allow-duplicate"];
     let added = chemist.json(&[&usual[..], arguments].concat()).await?;
     added[0]["id"].as_i64().with_context(|| added.to_string())
 }
 
 /// Sets `retry_requested`, and waits until the submitter has heard that.
-async fn retried(chemist: &Chemist, database: &Database, id: i64) -> Result<()> {
+pub(crate) async fn retried(chemist: &Chemist, database: &Database, id: i64) -> Result<()> {
     chemist.good(&["retry", &id.to_string()]).await?;
     until(&format!("row {id} begins again"), || async {
         let state = row(database, id).await?.state;
