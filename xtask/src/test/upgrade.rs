@@ -36,8 +36,8 @@ const REPLACED: [Image; 4] = [Image::Operator, Image::Tuner, Image::GromacsSubmi
 /// Test an upgrade from an older build to this one, and the way back
 ///
 /// Installs the older build, brings ScavengerJobs into five of six phases and rows into six of nine states, upgrades, goes
-/// back one version and upgrades again. Fails if anything was lost, done twice, or interrupted by it. Takes about ten minutes, and as long again the
-/// first time, when the older build is compiled.
+/// back one version and upgrades again. Fails if anything was lost, done twice, or interrupted by it. Takes about ten
+/// minutes, and as long again the first time, when the older build is compiled.
 #[derive(Debug, clap::Args)]
 pub(crate) struct UpgradeArguments {
     /// Commit or tag of the older build; by default the last tag, or a commit before there was any

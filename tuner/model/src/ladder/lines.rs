@@ -288,7 +288,7 @@ fn without_dominated(
         let one = &found[place];
         let below = found.get(place + 1).map_or(0, |next| next.resources.cpu_millicores);
         let is_better = |other: &&Candidate| {
-            line.is_of(other) && other.resources.cpu_millicores > below && dominates(other, one)
+            dominates(other, one) && line.is_of(other) && other.resources.cpu_millicores > below
         };
         let best = all.iter().filter(is_better).max_by(|a, b| a.speed.total_cmp(&b.speed));
         if let Some(best) = best.map(|best| with_memory(question, best, one.resources.memory_bytes)) {
