@@ -48,7 +48,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{metrics::Metrics, pool_border::Border, postgres::NAMESPACE};
+use crate::{metrics::Metrics, pool_border::Border, postgres::NAMESPACE, world::succeeded};
 
 /// Environment variable with the path of the operator's program.
 pub const OPERATOR: &str = "SCAVENGER_E2E_OPERATOR";
@@ -650,12 +650,7 @@ impl Seen {
             Some(_) => {}
             None => self.last_start = Some(Instant::now()),
         }
-        let conditions =
-            job.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-        let over = conditions.iter().any(|condition| {
-            matches!(&*condition.type_, "Complete" | "Failed") && condition.status == "True"
-        });
-        if gone || over {
+        if gone || succeeded(job).is_some() {
             self.active.remove(&name);
         } else {
             self.active.insert(name);

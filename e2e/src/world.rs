@@ -535,6 +535,15 @@ where
         .unwrap_or_else(|_| bail!("{what}: not within {} s", limit.as_secs()))
 }
 
+/// True if a Job has succeeded, false if it has failed; none until then.
+#[must_use]
+pub fn succeeded(job: &BatchJob) -> Option<bool> {
+    let conditions = job.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let is =
+        |kind: &str| conditions.iter().any(|condition| condition.type_ == kind && condition.status == "True");
+    if is("Complete") { Some(true) } else { is("Failed").then_some(false) }
+}
+
 /// A pod without a class that sleeps until it is deleted.
 #[must_use]
 pub fn ordinary_pod(name: &str, resources: &Value) -> Value {

@@ -24,7 +24,7 @@ use scavenger_e2e::{
     },
     run,
     users::{self, may, refused},
-    world::{OPERATORS, ordinary_pod, until},
+    world::{OPERATORS, ordinary_pod, succeeded, until},
 };
 use scavenger_schema::{
     names,
@@ -61,22 +61,15 @@ async fn renewed(world: &World, ago: SignedDuration) -> Result<()> {
 async fn guard(world: &World, name: &str) -> Result<(bool, String)> {
     kubectl(&["create", "job", "--namespace", NAMESPACE, "--from=cronjob/scavenger-guard", name]).await?;
     let jobs: Api<BatchJob> = Api::namespaced(world.client.clone(), NAMESPACE);
-    let succeeded = until(&format!("the Job {name} ends"), || async {
-        let conditions =
-            jobs.get(name).await?.status.and_then(|status| status.conditions).unwrap_or_default();
-        let is = |kind: &str| {
-            conditions.iter().any(|condition| condition.type_ == kind && condition.status == "True")
-        };
-        Ok(if is("Complete") { Some(true) } else { is("Failed").then_some(false) })
-    })
-    .await?;
+    let has_succeeded =
+        until(&format!("the Job {name} ends"), || async { Ok(succeeded(&jobs.get(name).await?)) }).await?;
     let pods: Api<Pod> = Api::namespaced(world.client.clone(), NAMESPACE);
     let of_job = ListParams::default().labels(&format!("batch.kubernetes.io/job-name={name}"));
     let pod = pods.list(&of_job).await?.items.pop().with_context(|| format!("the Job {name} has no pod"))?;
     let log = pods.logs(&pod.name_any(), &LogParams::default()).await?;
     jobs.delete(name, &DeleteParams::background()).await?;
     println!("{log}");
-    Ok((succeeded, log))
+    Ok((has_succeeded, log))
 }
 
 async fn cron(world: &World, patch: &Value) -> Result<()> {

@@ -2,7 +2,6 @@
 //! needs the cluster to itself stands in a file beside this folder.
 
 mod confinement;
-mod cron;
 mod equilibration;
 mod examples;
 mod lifecycle;
