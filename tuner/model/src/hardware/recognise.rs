@@ -530,6 +530,9 @@ mod tests {
         assert_eq!(other("cloud.google.com/gke-accelerator", "nvidia-tesla-t4"), "t4");
         assert_eq!(other("cloud.google.com/gke-accelerator", "nvidia-h100-80gb"), "h100");
         assert_eq!(other("karpenter.k8s.aws/instance-gpu-name", "a10g"), "a10");
+        assert_eq!(other("k8s.amazonaws.com/accelerator", "nvidia-tesla-v100"), "v100");
+        assert_eq!(other("amd.com/gpu.product-name", "AMD_Instinct_MI300X_OAM"), "mi300x");
+        assert_eq!(other("beta.amd.com/gpu.product-name", "AMD_Instinct_MI210"), "mi210");
         assert_eq!(other(label::INSTANCE_TYPE, "p3.2xlarge"), "v100");
         assert_eq!(gpu_from_labels(&BTreeMap::new()).key, "unknown");
     }
