@@ -49,18 +49,12 @@ impl Volume {
     }
 
     pub fn run(&self, script: &str, arguments: &[&Path]) -> Output {
-        self.run_with(script, arguments, &[])
-    }
-
-    /// With more in its environment.
-    pub fn run_with(&self, script: &str, arguments: &[&Path], environment: &[(&str, &Path)]) -> Output {
         let path = format!("{}:{}", self.0.join("bin").display(), std::env::var("PATH").unwrap_or_default());
         Command::new("sh")
             .args(["-c", script, "probe"])
             .args(arguments)
             .env("PATH", path)
             .env("TERMINATION_LOG", self.0.join("message"))
-            .envs(environment.iter().copied())
             .output()
             .expect("should run sh")
     }

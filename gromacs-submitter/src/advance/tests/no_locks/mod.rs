@@ -1,5 +1,7 @@
-//! A file system without locks: GROMACS itself and the inspection's script meet one, played by a library that answers
-//! whoever asks for a lock with ENOLCK. What follows decides the state machine, with the arguments that a row gets.
+//! A file system without locks: GROMACS itself and the inspection's script meet one that is mounted for the test. What
+//! follows decides the state machine, with the arguments that a row gets.
+
+mod file_system;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,72 +13,68 @@ use crate::manifest::simulation_job;
 use crate::mdrun_log::LogFacts;
 use crate::probe::{INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT, parse_inspection, parse_verification};
 
-#[path = "../../../tests/volume/mod.rs"]
+#[path = "../../../../tests/volume/mod.rs"]
 mod volume;
 
+use file_system::{FileSystem, Refuses};
 use volume::{Volume, has_gromacs};
 
 /// Some seconds on one core: long enough to be interrupted.
 const STEPS: i64 = 1500;
 
-const LIBRARY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/no_locks.c");
-
 /// A volume without locks, with a box of water on it.
 struct NoLocks {
+    file_system: FileSystem,
+    /// What belongs to the pods beside it.
     volume: Volume,
-    library: PathBuf,
 }
 
 impl NoLocks {
-    /// None without GROMACS or a C compiler, but not where every test must run.
-    fn new() -> Option<Self> {
+    /// None where GROMACS or FUSE is missing.
+    fn new(refuses: Refuses) -> Option<Self> {
         if !has_gromacs() {
             return None;
         }
-        if !Command::new("cc").arg("--version").output().is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: cc is not in the PATH");
-            assert!(std::env::var_os("CI").is_none(), "cc is not in the PATH");
-            return None;
-        }
-        let volume = Volume::new("PATH=${PATH#*:} exec gmx \"$@\"");
-        let library = volume.0.join("no_locks.so");
-        let made = Command::new("cc")
-            .args(["-shared", "-fPIC", "-Wall", "-Werror", "-o"])
-            .arg(&library)
-            .args([LIBRARY, "-ldl"])
-            .output()
-            .expect("should run cc");
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let this = Self { volume, library };
+        let file_system = FileSystem::new(refuses)?;
+        let this = Self { file_system, volume: Volume::new("PATH=${PATH#*:} exec gmx \"$@\"") };
         let steps = STEPS.to_string();
         let sizes = ["2", "2", "2", &steps].map(Path::new);
-        let file = this.volume.0.join("water/topol.tpr");
-        std::fs::create_dir_all(this.volume.0.join("water")).expect("should make a folder");
-        this.script(WATER_SCRIPT, &[&[file.as_path(), this.folder().as_path()], sizes.as_slice()].concat());
+        std::fs::create_dir_all(this.root().join("water")).expect("should make a folder");
+        this.script(
+            WATER_SCRIPT,
+            &[&[this.file().as_path(), this.folder().as_path()], sizes.as_slice()].concat(),
+        );
         Some(this)
+    }
+
+    fn root(&self) -> &Path {
+        self.file_system.path()
+    }
+
+    fn file(&self) -> PathBuf {
+        self.root().join("water/topol.tpr")
     }
 
     /// The folder of row 7.
     fn folder(&self) -> PathBuf {
-        self.volume.0.join("water/gromacs-7")
+        self.root().join("water/gromacs-7")
     }
 
     /// Runs a probe's script there, and returns what it says.
     fn script(&self, script: &str, arguments: &[&Path]) -> String {
-        let output = self.volume.run_with(script, arguments, &[("LD_PRELOAD", &self.library)]);
+        let output = self.volume.run(script, arguments);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         self.volume.message()
     }
 
     fn inspect(&self) -> String {
-        let file = self.volume.0.join("water/topol.tpr");
-        self.script(INSPECT_SCRIPT, &[&file, &self.folder(), Path::new("row 7 of queue a")])
+        self.script(INSPECT_SCRIPT, &[&self.file(), &self.folder(), Path::new("row 7 of queue a")])
     }
 
     /// Starts mdrun as the ScavengerJob of the row would, with the smallest configuration.
     fn start(&self, row: &GromacsToTune) -> Child {
         let spec = simulation_job(row, &ladder()[2], &manifest_settings(), &terms()).spec;
-        let there = |path: &str| path.replacen("/data", &self.volume.0.to_string_lossy(), 1);
+        let there = |path: &str| path.replacen("/data", &self.root().to_string_lossy(), 1);
         // What it says of its progress it says often, so that it can be interrupted early.
         let mut arguments: Vec<String> = spec.args.iter().map(|argument| there(argument)).collect();
         let progress =
@@ -88,7 +86,6 @@ impl NoLocks {
             .args(arguments)
             .current_dir(there(spec.working_dir.as_deref().expect("it has a folder")))
             .env("OMP_NUM_THREADS", "1")
-            .env("LD_PRELOAD", &self.library)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -166,7 +163,7 @@ fn on_the_volume() -> GromacsToTune {
 
 #[tokio::test]
 async fn the_inspection_finds_no_locks_and_the_row_goes_on_in_parts() {
-    let Some(there) = NoLocks::new() else { return };
+    let Some(there) = NoLocks::new(Refuses::All) else { return };
     let answer = there.inspect();
     assert!(answer.contains("locks=no\n"), "{answer}");
     let inspection = parse_inspection(&answer).expect("should be read");
@@ -187,11 +184,13 @@ async fn the_inspection_finds_no_locks_and_the_row_goes_on_in_parts() {
     there.parts_are_whole(&[("md.part0001.log", one), ("md.part0002.log", two), ("md.part0003.log", STEPS)]);
 }
 
-/// An image that has no command to try it with.
 #[tokio::test]
 async fn what_the_inspection_cannot_find_mdrun_says_and_the_row_goes_on_in_parts() {
-    let Some(there) = NoLocks::new() else { return };
-    let row = on_the_volume();
+    let Some(there) = NoLocks::new(Refuses::Fcntl) else { return };
+    let answer = there.inspect();
+    assert!(answer.contains("locks=yes\n"), "{answer}");
+    let mut row = on_the_volume();
+    row.append = parse_inspection(&answer).expect("should be read").append;
     let first = there.interrupt(&row).await;
     assert_eq!((first.first_step, there.logs()), (Some(0), vec!["md.log".to_owned()]));
     let saved = there.saved();
