@@ -18,7 +18,7 @@ use scavenger_e2e::{
     run,
     world::{LIMIT, until, until_within},
 };
-use scavenger_schema::names;
+use scavenger_schema::{names, scavenger_job::ScavengerJob};
 use serde_json::Value;
 use tokio::net::TcpListener;
 
@@ -98,6 +98,13 @@ impl Verbs<'_> {
         .await
     }
 
+    /// The rows that are listed with `filter`.
+    async fn listed(&self, filter: &[&str]) -> Result<Vec<String>> {
+        let printed = self.say(&[&["list", "--output", "json"], filter].concat()).await?;
+        let rows: Vec<Value> = serde_json::from_str(&printed)?;
+        Ok(rows.iter().map(|row| row["id"].to_string()).collect())
+    }
+
     async fn refused(&self, arguments: &[&str], words: &str) -> Result<()> {
         let refusal = self.say(arguments).await.err().with_context(|| format!("{arguments:?} was done"))?;
         ensure!(format!("{refusal:#}").contains(words), "{arguments:?}: {refusal:#}");
@@ -133,6 +140,32 @@ const CHOICE: [&str; 12] = [
     "0.001",
 ];
 
+/// Where and how the urgent row runs.
+const PLACE: [&str; 10] = [
+    "--node-label",
+    "kubernetes.io/os=linux",
+    "--append",
+    "false",
+    "--fallback-after",
+    "10m",
+    "--label",
+    "where=linux",
+    "--label",
+    "how=parts",
+];
+
+/// It ran on such nodes only, and wrote parts of its output.
+async fn placed_as_said(world: &World, urgent: &str, story: &Value) -> Result<()> {
+    ensure!(story["simulation"]["fallback_after_seconds"] == 600, "{}", story["simulation"]);
+    let (arguments, _) = only_attempt(story)?;
+    ensure!(arguments.contains("-noappend"), "{arguments}");
+    let name = format!("gromacs-{urgent}-1");
+    let job = world.api::<ScavengerJob>().get(&name).await?;
+    let selected = job.spec.node_selector.get("kubernetes.io/os").map(String::as_str);
+    ensure!(selected == Some("linux"), "{name}: {:?}", job.spec.node_selector);
+    Ok(())
+}
+
 async fn added_and_changed(verbs: &Verbs<'_>) -> Result<Rows> {
     let options = ["--mdrun-options", "-nstlist 20 -dlb no", "--label", "n=1", "--hold"];
     let first = verbs.add(&[&options[..], &CHOICE].concat()).await?;
@@ -156,13 +189,17 @@ async fn added_and_changed(verbs: &Verbs<'_>) -> Result<Rows> {
     // One row at a time may be in work, so these wait for their turn.
     let dropped = verbs.add(&[]).await?;
     verbs.say(&["hold", &dropped]).await?;
-    let urgent = verbs.add(&["--hold", "--deadline", "2020-01-01"]).await?;
+    let urgent = verbs.add(&[&["--hold", "--deadline", "2020-01-01"], &PLACE[..]].concat()).await?;
     verbs.say(&["edit", &urgent, "--priority", "10"]).await?;
     verbs.say(&["release", &dropped, &urgent]).await?;
-    let late: Value = serde_json::from_str(&verbs.say(&["list", "--late", "--output", "json"]).await?)?;
-    let late: Vec<String> =
-        late.as_array().context("no list")?.iter().map(|row| row["id"].to_string()).collect();
-    ensure!(late == [urgent.clone()], "{late:?}");
+    for filter in
+        [&["--late"][..], &["--label", "where=linux"], &["--label", "where=linux", "--label", "how=parts"]]
+    {
+        let listed = verbs.listed(filter).await?;
+        ensure!(listed == [urgent.clone()], "{filter:?}: {listed:?}");
+    }
+    let none = verbs.listed(&["--label", "where=linux", "--label", "n=2"]).await?;
+    ensure!(none.is_empty(), "no row has both labels: {none:?}");
     let waits = verbs.show(&continued).await?;
     let reason = waits["row"]["reason"].as_str().unwrap_or_default().to_owned();
     ensure!(reason.starts_with(&format!("waits for row {first}")), "{reason}");
@@ -204,6 +241,7 @@ async fn story(world: &World, postgres: &Postgres, reports: &Reports) -> Result<
     ensure!(overtook["row"]["late_seconds"].as_i64() > Some(0), "{}", overtook["row"]);
     let text = verbs.say(&["show", &urgent]).await?;
     ensure!(text.contains("missed its deadline by"), "{text}");
+    placed_as_said(world, &urgent, &overtook).await?;
 
     verbs.say(&["cancel", &dropped]).await?;
     verbs.is(&dropped, "cancelled").await?;
