@@ -4,6 +4,7 @@
 use std::fmt;
 
 use scavenger_schema::bounds;
+use scavenger_schema::scavenger_pool::{Configurations, ScavengerPoolSpec};
 use scavenger_schema::simulation::LadderSettings;
 use scavenger_schema::tuning::{Limits, PriceWeights};
 use serde::{Serialize, Serializer};
@@ -119,19 +120,22 @@ impl Chosen {
     }
 }
 
-/// The prices that a pool sets: its weights of a GPU and of memory in those of a core. One that the tuner would refuse
+/// What a pool sets. Its prices are its weights of a GPU and of memory in those of a core. A value that the tuner would refuse
 /// counts as none.
 #[must_use]
-pub fn of_pool(weights: &std::collections::BTreeMap<String, f64>) -> LadderSettings {
-    let core = weights.get("cpu").copied().unwrap_or(1.0);
+pub fn of_pool(pool: &ScavengerPoolSpec) -> LadderSettings {
+    let core = pool.weights.get("cpu").copied().unwrap_or(1.0);
     let price = |resource: &str| {
-        let price = weights.get(resource)? / core;
+        let price = pool.weights.get(resource)? / core;
         bounds::PRICE.contain(&price).then_some(price)
     };
+    let Configurations { min_efficiency, max_configurations } = pool.configurations;
     LadderSettings {
+        min_efficiency: min_efficiency.filter(|share| bounds::MIN_EFFICIENCY.contain(share)),
+        max_configurations: max_configurations
+            .filter(|most| u32::try_from(*most).is_ok_and(|most| bounds::MAX_CONFIGURATIONS.contain(&most))),
         gpu_price: price("nvidia.com/gpu"),
         memory_price: price("memory"),
-        ..LadderSettings::default()
     }
 }
 
@@ -140,6 +144,11 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    fn with_weights<const N: usize>(weights: [(&str, f64); N]) -> ScavengerPoolSpec {
+        let weights = weights.map(|(resource, weight)| (resource.to_owned(), weight));
+        ScavengerPoolSpec { weights: BTreeMap::from(weights), ..ScavengerPoolSpec::default() }
+    }
 
     fn settings(number: i32) -> LadderSettings {
         let price = Some(f64::from(number));
@@ -174,7 +183,7 @@ mod tests {
         let row = LadderSettings { gpu_price: Some(0.0), ..LadderSettings::default() };
         let tenant =
             LadderSettings { max_configurations: Some(3), gpu_price: Some(5.0), ..LadderSettings::default() };
-        let pool = of_pool(&BTreeMap::from([("memory".to_owned(), 0.25), ("cpu".to_owned(), 0.5)]));
+        let pool = of_pool(&with_weights([("memory", 0.25), ("cpu", 0.5)]));
         let chosen = choose(&row, &tenant, &pool, &settings(7));
         let limits = chosen.within(&Limits { max_gpus: Some(1), ..Limits::default() });
         assert_eq!((limits.max_gpus, limits.max_configurations, limits.min_efficiency), (Some(1), 3, 0.7));
@@ -187,12 +196,24 @@ mod tests {
     }
 
     #[test]
-    fn weights_of_a_pool_that_are_no_prices_count_as_none() {
-        let weights =
-            |cpu: f64| BTreeMap::from([("cpu".to_owned(), cpu), ("nvidia.com/gpu".to_owned(), 8.0)]);
+    fn values_of_a_pool_that_the_tuner_would_refuse_count_as_none() {
+        let weights = |cpu: f64| with_weights([("cpu", cpu), ("nvidia.com/gpu", 8.0)]);
         assert_eq!(of_pool(&weights(2.0)).gpu_price, Some(4.0));
-        assert_eq!(of_pool(&weights(0.0)), LadderSettings::default());
-        assert_eq!(of_pool(&BTreeMap::new()), LadderSettings::default());
+        let none = LadderSettings::default();
+        assert_eq!(of_pool(&weights(0.0)), none);
+        assert_eq!(of_pool(&ScavengerPoolSpec::default()), none);
+        let of = |min_efficiency, max_configurations| {
+            let configurations = Configurations {
+                min_efficiency: Some(min_efficiency),
+                max_configurations: Some(max_configurations),
+            };
+            of_pool(&ScavengerPoolSpec { configurations, ..ScavengerPoolSpec::default() })
+        };
+        let set = LadderSettings { min_efficiency: Some(0.5), max_configurations: Some(4), ..none };
+        assert_eq!(of(0.5, 4), set);
+        for (share, most) in [(0.0, 0), (1.01, 33), (f64::NAN, -1)] {
+            assert_eq!(of(share, most), none, "{share} {most}");
+        }
     }
 
     #[test]

@@ -118,6 +118,11 @@ pub struct ScavengerPoolSpec {
     #[schemars(schema_with = "shapes::weights")]
     pub weights: BTreeMap<String, f64>,
 
+    /// What decides in which of its possible configurations a job is submitted. The operator does not read it; programs
+    /// that submit do, such as gromacs-submitter, for rows and tenants that say nothing else.
+    #[serde(default)]
+    pub configurations: Configurations,
+
     /// When more than this share of cpu, memory or pods is used by pods on the pool's nodes, the ScavengerJobs that
     /// lose least are interrupted until `headroomTarget` is reached, so that others find capacity at once. 1 switches that
     /// off. So does `null` in a pool that is created or replaced; a merge patch, as `kubectl edit` and `kubectl patch`
@@ -197,6 +202,22 @@ pub struct ScavengerPoolSpec {
     /// checkpoints. None if not given: then workloads run without it, and nobody sees their checkpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub supervisor: Option<PoolSupervisor>,
+}
+
+/// What decides which configurations are tried, and with which one a job begins.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Configurations {
+    /// A job begins with the fastest configuration that has at least this share of the best speed per price. Without a GPU
+    /// that is the parallel efficiency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.01, max = 1.0))]
+    pub min_efficiency: Option<f64>,
+
+    /// Most configurations that are tried of a job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 32))]
+    pub max_configurations: Option<i32>,
 }
 
 fn default_trusted_creators() -> Vec<String> {
@@ -619,6 +640,7 @@ impl Default for ScavengerPoolSpec {
             reserve_after: default_reserve_after(),
             priority_steps: default_priority_steps(),
             weights: BTreeMap::new(),
+            configurations: Configurations::default(),
             interrupt_threshold: default_interrupt_threshold(),
             interrupt_threshold_overrides: BTreeMap::new(),
             headroom_target: default_headroom_target(),

@@ -44,11 +44,13 @@ impl LadderOptions {
 pub struct LadderFlags {
     /// Begin with the fastest configuration that has at least this share of the best speed per price
     ///
-    /// Without a GPU that is the parallel efficiency. A row that does not say it has the value of its tenant, else that of
-    /// the submitter.
+    /// Without a GPU that is the parallel efficiency. Before the tenant's value, that of the ScavengerPool's
+    /// spec.configurations, and the submitter's.
     #[arg(long, value_name = "SHARE", value_parser = share, help_heading = "Configurations")]
     pub min_efficiency: Option<f64>,
     /// Try at most COUNT configurations
+    ///
+    /// Before the tenant's value, that of the ScavengerPool's spec.configurations, and the submitter's.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(i64::from(bounds::MAX_CONFIGURATIONS.min)..=i64::from(bounds::MAX_CONFIGURATIONS.max)), help_heading = "Configurations")]
     pub max_configurations: Option<i32>,
     /// Count a GPU as this many cores

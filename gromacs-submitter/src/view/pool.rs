@@ -38,7 +38,7 @@ pub struct PoolView {
     pub tolerated_taints: Vec<String>,
     /// How many ScavengerJobs wait for room, or behind others that do.
     pub waiting_for_room: i32,
-    /// The prices that its weights set.
+    /// How it wants configurations chosen.
     pub ladder_settings: LadderSettings,
     /// The share of the pool's cpu that ordinary pods are expected to use beside ScavengerJobs, at most 0.95; 0 where
     /// capacity is counted by requests, for then what a ScavengerJob requests is its own.
@@ -59,7 +59,7 @@ impl PoolView {
                 .filter_map(|reason| status.queue.waiting_by_reason.get(reason.name()))
                 .sum(),
             nodes: nodes.collect(),
-            ladder_settings: ladder_settings::of_pool(&pool.spec.weights),
+            ladder_settings: ladder_settings::of_pool(&pool.spec),
             limits: PoolLimits::new(&pool.spec.limits),
             tolerated_taints: pool.spec.tolerated_taints.clone(),
             update_time: status.update_time.map(|time| time.0),
@@ -190,6 +190,23 @@ mod tests {
         assert_eq!(pool(json!({ "accounting": "Usage" })), "0.25");
         assert_eq!(pool(json!({ "accounting": "Usage", "usage": { "dryRun": true } })), "0.00");
         assert_eq!(pool(json!({})), "0.00");
+    }
+
+    #[test]
+    fn what_pays_is_read_from_its_weights_and_configurations() {
+        let pool = serde_json::from_value(json!({
+            "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerPool", "metadata": { "name": "default" },
+            "spec": { "weights": { "nvidia.com/gpu": 12.0 },
+                      "configurations": { "minEfficiency": 0.5, "maxConfigurations": 6 } },
+        }));
+        let view = PoolView::new(&pool.expect("should be a pool"));
+        let set = LadderSettings {
+            min_efficiency: Some(0.5),
+            max_configurations: Some(6),
+            gpu_price: Some(12.0),
+            memory_price: None,
+        };
+        assert_eq!(view.ladder_settings, set);
     }
 
     fn asks(cpu_millicores: i32, memory_gib: i64) -> LadderRung {
