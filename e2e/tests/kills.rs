@@ -128,8 +128,9 @@ impl Stage {
         PlayedJob::made(self.world, name, &self.logs).await
     }
 
-    /// Waits for something that a row does when it has run for a while: an hour ago its progress was first seen. A submitter
-    /// that looks at the row just then writes what it has read, so it is said again.
+    /// Waits for something that a row does when its first attempt has run for a while: an hour ago its progress was first
+    /// seen. A submitter that looks at the row just then writes what it has read, so it is said again. The last time may
+    /// come late, when the next attempt runs already, and that has not run for an hour.
     async fn while_it_has_run_for_an_hour(
         &self,
         id: i64,
@@ -138,7 +139,8 @@ impl Stage {
         let hour_ago = format!(
             "update gromacs_to_tune set progress_from_time = progress_from_time - interval '1 hour',
                 next_attempt_time = now(), wakes = wakes + 1
-            where id = {id} and state = 'running' and progress_from_time > now() - interval '30 minutes'"
+            where id = {id} and state = 'running' and attempt = 1
+                and progress_from_time > now() - interval '30 minutes'"
         );
         let hurry = async {
             let mut every = tokio::time::interval(Duration::from_millis(300));
