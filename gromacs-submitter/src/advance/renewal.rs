@@ -35,7 +35,8 @@ pub fn was_asked(row: &GromacsToTune) -> RowStatus {
 
 /// The row and its ladder with what the tuner proposes now: `tried` are the configurations until then, and `replaced` others of
 /// the same submission. The configuration in use stays, until it is replaced as always. Only another layout of the same
-/// resources takes its place at once: mdrun starts again anyway, and there is nothing to wait for.
+/// resources takes its place at once: mdrun starts again anyway, and there is nothing to wait for. A row that grows goes on with
+/// what it grew to: it may run before it could be replaced, and would be stopped for that as for another growth.
 #[must_use]
 pub fn renewed(
     row: &GromacsToTune,
@@ -61,7 +62,8 @@ pub fn renewed(
     let mut status = was_asked(row);
     let in_use = tried.iter().find(|rung| Some(rung.rung) == row.status.rung);
     if let Some(current) = in_use.filter(|current| !ladder.iter().any(|rung| rung.rung == current.rung)) {
-        if let Some(other) = ladder.iter().find(|rung| asks_for_the_same(rung, current)) {
+        let other = ladder.iter().find(|rung| asks_for_the_same(rung, current));
+        if let Some(other) = other.filter(|_| row.status.grown_from.is_none()) {
             status.next_rung = Some(other.rung);
             status.reason = Some("continues with another layout on the same resources".to_owned());
         } else {

@@ -106,6 +106,25 @@ fn what_is_known_keeps_its_number_and_what_is_new_gets_the_next() {
 }
 
 #[test]
+fn a_row_that_grows_is_not_stopped_for_another_layout() {
+    let mut scene = interrupted_on(1);
+    scene.go();
+    scene.row.status.grown_from = Some(3);
+    let (status, renewed_ladder) = renewed(&scene.row, &scene.ladder, &[], proposed());
+    let numbers: Vec<i32> = renewed_ladder.iter().map(|rung| rung.rung).collect();
+    assert!(status.next_rung.is_none() && numbers.contains(&1), "{:?} {numbers:?}", status.next_rung);
+    scene.row.status = status;
+    scene.ladder = renewed_ladder;
+    scene.job = Some(JobView {
+        attempts: vec![attempt(1, 1, Some(Outcome::Interrupted)), attempt(2, 1, None)],
+        has_run: true,
+        ..job(Phase::Running, 1)
+    });
+    let step = scene.step();
+    assert!(!matches!(step.action, Action::SuspendJob { .. }), "{step:?}");
+}
+
+#[test]
 fn another_layout_of_the_same_resources_takes_over_at_once() {
     let mut scene = interrupted_on(1);
     scene.go();
