@@ -143,13 +143,13 @@ const CHOICE: [&str; 12] = [
 /// Where and how the urgent row runs.
 const PLACE: [&str; 10] = [
     "--node-label",
-    "kubernetes.io/os=linux",
+    "kubernetes.io/arch=amd64",
     "--append",
     "false",
     "--fallback-after",
     "10m",
     "--label",
-    "where=linux",
+    "where=amd64",
     "--label",
     "how=parts",
 ];
@@ -161,8 +161,8 @@ async fn placed_as_said(world: &World, urgent: &str, story: &Value) -> Result<()
     ensure!(arguments.contains("-noappend"), "{arguments}");
     let name = format!("gromacs-{urgent}-1");
     let job = world.api::<ScavengerJob>().get(&name).await?;
-    let selected = job.spec.node_selector.get("kubernetes.io/os").map(String::as_str);
-    ensure!(selected == Some("linux"), "{name}: {:?}", job.spec.node_selector);
+    let selected = job.spec.node_selector.get("kubernetes.io/arch").map(String::as_str);
+    ensure!(selected == Some("amd64"), "{name}: {:?}", job.spec.node_selector);
     Ok(())
 }
 
@@ -193,12 +193,12 @@ async fn added_and_changed(verbs: &Verbs<'_>) -> Result<Rows> {
     verbs.say(&["edit", &urgent, "--priority", "10"]).await?;
     verbs.say(&["release", &dropped, &urgent]).await?;
     for filter in
-        [&["--late"][..], &["--label", "where=linux"], &["--label", "where=linux", "--label", "how=parts"]]
+        [&["--late"][..], &["--label", "where=amd64"], &["--label", "where=amd64", "--label", "how=parts"]]
     {
         let listed = verbs.listed(filter).await?;
         ensure!(listed == [urgent.clone()], "{filter:?}: {listed:?}");
     }
-    let none = verbs.listed(&["--label", "where=linux", "--label", "n=2"]).await?;
+    let none = verbs.listed(&["--label", "where=amd64", "--label", "n=2"]).await?;
     ensure!(none.is_empty(), "no row has both labels: {none:?}");
     let waits = verbs.show(&continued).await?;
     let reason = waits["row"]["reason"].as_str().unwrap_or_default().to_owned();
