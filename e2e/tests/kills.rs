@@ -527,8 +527,13 @@ async fn end_of(stage: &Stage, id: i64, witness: &Witness) -> Result<End> {
         ))
         .await?,
         ladder: read(format!(
-            "select to_jsonb(l) - '{{row_id,creation_time}}'::text[] as rung
-            from gromacs_ladder l where row_id = {id} order by submission, rung"
+            // Whether the tuner explores another layout of the same resources is a matter of chance, and moves the others.
+            "select to_jsonb(l) - '{{row_id,creation_time,place,reason}}'::text[] as rung
+            from gromacs_ladder l where row_id = {id} and not exists (
+                select from gromacs_ladder first where first.row_id = l.row_id and first.submission = l.submission
+                and first.rung < l.rung and (first.cpu_millicores, first.memory_bytes, first.gpus)
+                    = (l.cpu_millicores, l.memory_bytes, l.gpus))
+            order by submission, rung"
         ))
         .await?,
         observations: read(format!(
