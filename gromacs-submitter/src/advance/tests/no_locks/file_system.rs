@@ -78,7 +78,7 @@ impl FuseHandler for Mirror {
     type TId = PathBuf;
     type FileHandle = OwnedFd;
 
-    /// What is not asked for here the kernel grants by itself.
+    /// The kernel grants all other locks without asking the file system.
     fn init(&self, _: &RequestInfo, config: &mut KernelConfig) -> FuseResult<()> {
         let asked = match self.refuses {
             Refuses::All => InitFlags::FUSE_POSIX_LOCKS | InitFlags::FUSE_FLOCK_LOCKS,
