@@ -4,7 +4,8 @@
 use std::fmt;
 
 use scavenger_schema::bounds;
-use scavenger_schema::scavenger_pool::{Configurations, ScavengerPoolSpec};
+use scavenger_schema::configurations::Configurations;
+use scavenger_schema::scavenger_pool::ScavengerPoolSpec;
 use scavenger_schema::simulation::LadderSettings;
 use scavenger_schema::tuning::{Limits, PriceWeights};
 use serde::{Serialize, Serializer};

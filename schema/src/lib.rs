@@ -10,6 +10,7 @@
 //! | [`terminal`] | - | text that others wrote, as it may be printed |
 //! | [`water`] | - | the boxes of water that benchmarks run |
 //! | `scavenger_job`, `scavenger_pool` | `crd` | the two custom resources |
+//! | `configurations` | `crd` | what a pool says about the configurations of a job |
 //! | `supervisor` | `crd` | what the custom resources say about the supervisor |
 //! | `supervision` | `supervision` | what the supervisor of a pod reports |
 //! | `bounds` | `http` | what the tuner accepts of each field |
@@ -25,6 +26,8 @@ pub mod bounds;
 #[cfg(feature = "crd")]
 mod cel;
 pub mod colours;
+#[cfg(feature = "crd")]
+pub mod configurations;
 pub mod gmx_dump;
 #[cfg(feature = "http")]
 pub mod gpu_offload;
