@@ -3,6 +3,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use easy_fuser::FuseSession;
 use easy_fuser::fuse_presets::mirror_fs::{MirrorFs, MirrorFsTrait as _};
@@ -24,7 +26,9 @@ pub(super) enum Refuses {
 
 /// A mounted file system, empty at first.
 pub(super) struct FileSystem {
-    session: Option<FuseSession<PathBuf>>,
+    /// Unmounts it. Its end is not waited for: the node of a cluster that was started in the meantime has a copy of all
+    /// mounts, and keeps this one alive.
+    _session: FuseSession<PathBuf>,
     mounted: TempDir,
     /// Kept until it is unmounted.
     _mirrored: TempDir,
@@ -42,7 +46,7 @@ impl FileSystem {
                 unsupported: UnimplementedFuseHandler::new(),
             };
             let session = spawn_mount(mirror, mounted.path(), &[], None)?;
-            Ok(Self { session: Some(session), mounted, _mirrored: mirrored })
+            Ok(Self { _session: session, mounted, _mirrored: mirrored })
         };
         mount()
             .inspect_err(|error| {
@@ -54,16 +58,6 @@ impl FileSystem {
 
     pub(super) fn path(&self) -> &Path {
         self.mounted.path()
-    }
-}
-
-impl Drop for FileSystem {
-    fn drop(&mut self) {
-        if let Some(session) = self.session.take()
-            && let Err(error) = session.join()
-        {
-            eprintln!("{} stays mounted: {error}", self.path().display());
-        }
     }
 }
 
@@ -123,4 +117,34 @@ impl FuseHandler for Mirror {
 
 fn no_locks() -> PosixError {
     PosixError::new(Errno::ENOLCK as i32, "there are no locks")
+}
+
+#[tokio::test]
+async fn it_is_unmounted_although_a_node_has_a_copy_of_its_mount() {
+    let Some(file_system) = FileSystem::new(Refuses::All) else { return };
+    let path = file_system.path().to_string_lossy().into_owned();
+    let is_mounted = |process: &str| {
+        let mounts =
+            std::fs::read_to_string(format!("/proc/{process}/mountinfo")).expect("should have mounts");
+        mounts.contains(&path)
+    };
+    // As the node of a cluster begins, whose mounts are its own.
+    let node = ["--mount", "--propagation", "private", "sleep", "600"];
+    let mut node = Command::new("unshare").args(node).spawn().expect("should start unshare");
+    let begun = Instant::now();
+    while !std::fs::read(format!("/proc/{}/cmdline", node.id())).is_ok_and(|line| line.starts_with(b"sleep"))
+    {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it has no mounts of its own");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(is_mounted("self") && is_mounted(&node.id().to_string()), "it has no copy");
+    let (done, unmounted) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        drop(file_system);
+        done.send(()).ok();
+    });
+    let waited = unmounted.recv_timeout(Duration::from_secs(60));
+    node.kill().and_then(|()| node.wait()).expect("should end");
+    waited.expect("it should not wait for the node");
+    assert!(!is_mounted("self"), "it is mounted");
 }
