@@ -52,11 +52,12 @@ impl Metrics {
         values.sum()
     }
 
-    /// How much a counter rose since `before`. One that fell began again at 0, with another leader, as for Prometheus.
+    /// How much a counter rose since `before`. That of another process, which leads by now, began at 0.
     #[must_use]
     pub fn increase(&self, before: &Self, name: &str) -> f64 {
-        let (now, before) = (self.value(name), before.value(name));
-        if now < before { now } else { now - before }
+        let began = |metrics: &Self| metrics.value("process_start_time_seconds").to_bits();
+        let now = self.value(name);
+        if began(self) == began(before) { now - before.value(name) } else { now }
     }
 }
 
