@@ -107,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     shell::run(shell::cargo(&bench).arg("--no-run"))?;
     cluster::down(name)?;
     let cluster = cluster::up(name, &options)?;
-    cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
+    cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name), || {})?;
     let profile = if arguments.dev { images::Profile::Dev } else { images::Profile::Release };
     let result = install::install(&cluster, By::Kustomization("e2e/deploy"), profile).and_then(|()| {
         if arguments.only == Some(Part::Usage) {

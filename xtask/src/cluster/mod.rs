@@ -80,15 +80,16 @@ impl std::str::FromStr for Name {
     }
 }
 
-/// Says, when the user interrupts a task that made clusters, that they are still there. A task that makes some after others
-/// says it of the last ones.
-pub(crate) fn tell_when_interrupted(names: &[Name]) -> Result<()> {
+/// Says, when the user interrupts a task that made clusters, that they are still there, after the task's own `before`. A task
+/// that makes some after others says it of the last ones.
+pub(crate) fn tell_when_interrupted(names: &[Name], before: fn()) -> Result<()> {
     static NAMES: Mutex<Vec<Name>> = Mutex::new(Vec::new());
     let is_first = std::mem::replace(&mut *locked(&NAMES), names.to_vec()).is_empty();
     if !is_first {
         return Ok(());
     }
-    ctrlc::set_handler(|| {
+    ctrlc::set_handler(move || {
+        before();
         eprintln!("\ninterrupted");
         // Some may not have been made yet.
         let are_there = |name: &&Name| description::state_dir(name.as_str()).exists();
@@ -213,7 +214,7 @@ mod tests {
     fn one_task_can_make_clusters_one_after_the_other() {
         for name in ["first", "second"] {
             let name: Name = name.parse().expect("the name is short enough");
-            tell_when_interrupted(&[name]).expect("an interruption can be waited for once more");
+            tell_when_interrupted(&[name], || {}).expect("an interruption can be waited for once more");
         }
     }
 }

@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         images::ensure(!arguments.no_install)
     })?;
     let cluster = cluster::up(name, &options)?;
-    cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
+    cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name), || {})?;
     let by = if arguments.chart { By::Chart(VALUES) } else { By::Kustomization(VALUES) };
     let stage = Stage::of(&cluster);
     let mut result = install::install(&cluster, by, arguments.profile)

@@ -3,21 +3,14 @@
 //!
 //! Each lane runs one program of tests after the other. The clusters, one a lane, are alike and share out what needs one.
 //! The lane of the last cluster runs what needs no cluster first: that computes while the others wait, and once it is done
-//! the machine can carry a further cluster. The output of a program is printed as a whole when it has ended.
+//! the machine can carry a further cluster.
 
-use std::{
-    fs::File,
-    io::{Read, Seek, Write},
-    process::Command,
-    sync::Mutex,
-    thread,
-    time::Instant,
-};
+use std::{sync::Mutex, thread, time::Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use super::{How, cargo_test, stamps::Stamps};
+use super::{How, call::Call, cargo_test, stamps::Stamps};
 use crate::{
     cluster::{self, Cluster},
     shell,
@@ -44,12 +37,6 @@ const LONGEST: [&str; 10] = [
 /// The test that takes the installation away, which nothing but the end may follow.
 pub(super) const LAST: &str = "uninstall";
 
-/// One run of `cargo test`.
-struct Call {
-    name: String,
-    command: Command,
-}
-
 /// Runs all tests on clusters that `prepare` makes; `take_away` lets the last one take the installation away. Parts that
 /// `stamps` knows are left out.
 pub(super) fn run(
@@ -65,7 +52,7 @@ pub(super) fn run(
         // again.
         let mut command = cargo_test(cluster, how, &["--workspace"])?;
         command.args(select).args(["--", "--show-output"]);
-        Ok(Call { name: name.to_owned(), command })
+        Ok(Call { name: name.to_owned(), command, limit: how.depth.limit() })
     };
     let mut select = vec!["--lib", "--bins"];
     for (package, target) in &targets {
@@ -166,35 +153,6 @@ fn summary(took: &[(String, f64)], clock: f64) -> String {
         parts / 60.0,
         longest.join(", ")
     )
-}
-
-impl Call {
-    /// Runs it, and says for how many seconds it ran.
-    fn run(mut self) -> Result<f64> {
-        let began = Instant::now();
-        eprintln!("test: {} ...", self.name);
-        let mut output = tempfile::tempfile().context("cannot make a temporary file")?;
-        let copy = |file: &File| file.try_clone().context("cannot share a temporary file");
-        self.command.stdout(copy(&output)?).stderr(copy(&output)?);
-        let result = shell::run(&mut self.command);
-        let mut text = Vec::new();
-        output
-            .rewind()
-            .and_then(|()| output.read_to_end(&mut text))
-            .context("cannot read what the tests said")?;
-        // At once, so that nothing comes in between.
-        let mut stderr = std::io::stderr().lock();
-        let seconds = began.elapsed().as_secs_f64();
-        // Whoever closed it wants no more of it.
-        let _ = stderr.write_all(&text);
-        let _ = writeln!(
-            stderr,
-            "test: {}: {} ({seconds:.0} s)",
-            self.name,
-            if result.is_ok() { "ok" } else { "failed" }
-        );
-        result.map(|()| seconds)
-    }
 }
 
 /// Package and name of each file of tests in the workspace.

@@ -1,13 +1,14 @@
 //! `cargo xtask test` and `cargo xtask soak`: every test, those on the real cluster included. `cargo xtask versions`:
 //! those that an older Kubernetes could fail, on each release. `cargo xtask upgrade`: from an older build and back.
 
+mod call;
 mod lanes;
 mod parts;
 mod stamps;
 mod upgrade;
 mod versions;
 
-use std::{path::PathBuf, process::Command};
+use std::{path::PathBuf, process::Command, time::Duration};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum as _;
@@ -94,6 +95,16 @@ pub(crate) enum Depth {
     Soak,
 }
 
+impl Depth {
+    /// How long one program of tests may take: more than twice as long as the longest does.
+    const fn limit(self) -> Duration {
+        match self {
+            Self::Test => Duration::from_mins(30),
+            Self::Soak => Duration::from_hours(4),
+        }
+    }
+}
+
 /// What all runs of `cargo test` have in common.
 struct How {
     depth: Depth,
@@ -154,7 +165,7 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
     let mut build = shell::cargo(&["test", "--locked", "--no-run"]);
     shell::run(if all { build.arg("--workspace") } else { build.args(&arguments.arguments) })?;
 
-    cluster::tell_when_interrupted(&names)?;
+    cluster::tell_when_interrupted(&names, call::interrupt)?;
     let prepare = |name: &cluster::Name| {
         if !arguments.reuse {
             // Left over from a run that was stopped: its objects would be in the way.

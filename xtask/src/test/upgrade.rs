@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &UpgradeArguments) -> Result<()> {
     let older = older(&commit)?;
     shell::run(&mut shell::cargo(&["test", "--locked", "--no-run", "--workspace"]))?;
 
-    cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
+    cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name), || {})?;
     let result = test(arguments, &options, &older, &how);
     if arguments.keep {
         let name = arguments.name.as_str();

@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     cluster::check(&options)?;
     packages::ensure(packages::CLUSTER, !arguments.no_install)?;
     images::ensure(!arguments.no_install)?;
-    cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name))?;
+    cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name), || {})?;
     let name = arguments.name.as_str();
     cluster::down(name)?;
     let result = cluster::up(name, &options).and_then(|cluster| match arguments.what {
