@@ -6,6 +6,7 @@ pub mod fit;
 pub mod fitted;
 pub mod floor;
 pub mod memory;
+pub mod neighbours;
 pub mod pieces;
 pub mod plain;
 pub mod report;

@@ -47,6 +47,7 @@ pub fn table(accuracy: &Accuracy) -> String {
     components(&mut text, &accuracy.components);
     tables(&mut text, &accuracy.tables);
     settings(&mut text, super::settings::unmeasured(), &super::settings::compared());
+    neighbours(&mut text, &super::neighbours::pairs());
     for (part, regimes) in &accuracy.parts {
         let _ = writeln!(text, "\nThe rows on {part}:\n");
         rows(&mut text, regimes);
@@ -116,6 +117,30 @@ fn settings(
             one.name,
             one.measured,
             if one.is_covered() { "yes" } else { "no" }
+        );
+    }
+}
+
+fn neighbours(text: &mut String, pairs: &[super::neighbours::Pair]) {
+    text.push_str(
+        "\nBoxes of water on one core of a virtual machine of two, in ns/day: alone, beside a copy on the other core, and \
+         what is predicted once one of the two was measured (neighbours.csv):\n\n\
+         | atoms | alone | beside a copy | slower by | repetitions differ by | predicted after the run alone | beside a \
+         copy within it | predicted after the run beside a copy |\n|---:|---:|---:|---:|---:|---|---|---|\n",
+    );
+    for pair in pairs {
+        let interval = |Interval { p10, p50, p90 }: Interval| format!("{p50:.1} ({p10:.1} to {p90:.1})");
+        let _ = writeln!(
+            text,
+            "| {} | {:.1} | {:.1} | {:.0}% | {:.0}% | {} | {} | {} |",
+            pair.atoms,
+            pair.alone,
+            pair.beside,
+            100.0 * (pair.alone / pair.beside - 1.0),
+            100.0 * (pair.spread - 1.0),
+            interval(pair.after_alone),
+            if pair.is_covered() { "yes" } else { "no" },
+            interval(pair.after_beside)
         );
     }
 }

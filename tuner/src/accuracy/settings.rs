@@ -86,12 +86,16 @@ pub fn unmeasured() -> Option<Compared> {
 
 /// A line as a measured run.
 fn observed(line: &Line) -> Option<Observation> {
-    let PredictRequest { system, layout, node, gromacs_version, build, .. } = request(line)?;
+    measured(&request(line)?, ns_per_day(line.us_per_step))
+}
+
+/// A run of what is asked about.
+pub(super) fn measured(request: &PredictRequest, speed: f64) -> Option<Observation> {
+    let PredictRequest { system, layout, node, gromacs_version, build, .. } = request;
     let resources = Resources { cpu_millicores: 1000, memory_bytes: 0, gpus: 0 };
     let version = gromacs_version.as_deref();
-    let speed = ns_per_day(line.us_per_step);
-    Observation::local(&system, version, &layout, &resources, &node.labels, speed, "measured")
-        .and_then(|run| run.built(version, &build))
+    Observation::local(system, version, layout, &resources, &node.labels, speed, "measured")
+        .and_then(|run| run.built(version, build))
         .ok()
 }
 
@@ -109,20 +113,27 @@ fn compare(model: &Model, line: &Line) -> Option<Compared> {
 
 fn request(line: &Line) -> Option<PredictRequest> {
     let settings: Settings = serde_json::from_str(&line.settings).ok()?;
-    let grid = [line.pme_grid; 3];
+    let build =
+        Build { simd: Some(BUILD.to_owned()), precision: Some(line.precision.clone()), ..Build::default() };
+    let request = of_water(line.atoms, line.box_nm, line.pme_grid);
+    Some(PredictRequest { system: SystemDescription { settings, ..request.system }, build, ..request })
+}
+
+/// A cube of water on one core of the machine, with so many points of the PME grid along an edge.
+pub(super) fn of_water(atoms: u64, box_nm: f64, pme_grid: u32) -> PredictRequest {
     let system = SystemDescription {
-        atoms: line.atoms,
-        box_nm: Some([line.box_nm; 3]),
+        atoms,
+        box_nm: Some([box_nm; 3]),
         nsteps: -1,
         dt_ps: DT_PS,
         cutoff_nm: 1.0,
         rlist_nm: None,
         nstlist: None,
-        pme: (line.pme_grid > 0).then_some(PmeDescription { grid, order: 4 }),
+        pme: (pme_grid > 0).then_some(PmeDescription { grid: [pme_grid; 3], order: 4 }),
         bonded_interactions: Some(0),
-        constraints: Some(line.atoms),
+        constraints: Some(atoms),
         gpu_offload: GpuOffload::default(),
-        settings,
+        settings: Settings::default(),
     };
     let (name, value) = INSTANCE;
     let node = NodeShape {
@@ -131,19 +142,15 @@ fn request(line: &Line) -> Option<PredictRequest> {
         largest_free: None,
         labels: BTreeMap::from([(name.to_owned(), value.to_owned())]),
     };
-    Some(PredictRequest {
+    PredictRequest {
         system,
         layout: Layout::cpu(1, 1),
         node,
         cpu_millicores: Some(1000),
         gromacs_version: Some("2022.5".to_owned()),
-        build: Build {
-            simd: Some(BUILD.to_owned()),
-            precision: Some(line.precision.clone()),
-            ..Build::default()
-        },
+        build: Build { simd: Some(BUILD.to_owned()), ..Build::default() },
         owner: None,
-    })
+    }
 }
 
 #[cfg(test)]
