@@ -214,7 +214,7 @@ fn forecast(options: &cluster::Options, wanted: &[&str], all: bool, depth: Depth
     match (depth, all) {
         (Depth::Soak, _) => forecast.add_open("long tests and measurements run: several hours"),
         (Depth::Test, true) => {
-            forecast.add(format!("{CLUSTERS} clusters start, and all tests run"), 22..=29, "");
+            forecast.add(format!("{CLUSTERS} clusters start, and all tests run"), 28..=36, "");
         }
         (Depth::Test, false) => {
             forecast.add("a cluster starts", 2..=2, "");
