@@ -19,28 +19,11 @@ const CELL_NM: f64 = 1.86206;
 const ATOMS_OF_CELL: u64 = 648;
 /// How often each is measured; the middle counts.
 const ROUNDS: usize = 5;
-/// Steps times atoms of a run, of which the second half is measured: some ten seconds on a core.
+/// Steps times atoms of a run: some ten seconds on a core. Its second half is measured.
 const WORK: u64 = 10_000_000;
 
-/// What a calibration simulates, too.
-const SETTINGS: &str = "
-integrator = md
-dt = 0.002
-nsteps = -1
-gen-vel = yes
-gen-temp = 300
-gen-seed = 42
-cutoff-scheme = Verlet
-coulombtype = PME
-rcoulomb = 1.0
-rvdw = 1.0
-fourierspacing = 0.12
-constraints = h-bonds
-tcoupl = v-rescale
-tc-grps = System
-tau-t = 1.0
-ref-t = 300
-";
+/// Makes the box that a calibration simulates, too.
+const MAKE: &str = include_str!("../../gromacs-submitter/src/probe/water.sh");
 
 fn gmx(folder: &Path, arguments: &str) -> Child {
     Command::new("gmx")
@@ -54,21 +37,18 @@ fn gmx(folder: &Path, arguments: &str) -> Child {
         .expect("gmx should be installed (package gromacs)")
 }
 
-fn run(folder: &Path, arguments: &str) {
-    let status = gmx(folder, arguments).wait().expect("gmx should end");
-    assert!(status.success(), "gmx {arguments} failed");
-}
-
 /// Makes `water.tpr`.
 fn make(folder: &Path, copies: u64) {
-    let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).expect("should write");
-    run(folder, &format!("solvate -cs spc216.gro -box {CELL_NM} {CELL_NM} {CELL_NM} -o cell.gro"));
-    run(folder, &format!("genconf -f cell.gro -nbox {copies} {copies} {copies} -o box.gro"));
-    let force_field = "#include \"oplsaa.ff/forcefield.itp\"\n#include \"oplsaa.ff/spce.itp\"\n";
-    let molecules = 216 * copies.pow(3);
-    write("topol.top", &format!("{force_field}[ system ]\nwater\n[ molecules ]\nSOL {molecules}\n"));
-    write("grompp.mdp", SETTINGS);
-    run(folder, "grompp -f grompp.mdp -c box.gro -p topol.top -o water.tpr");
+    let script = format!("make_folder() {{ mkdir -p -- \"$1\"; }}\n{MAKE}");
+    let copies = copies.to_string();
+    let made = Command::new("sh")
+        .args(["-euc", &script, "make"])
+        .args([folder.join("water.tpr"), folder.join("make")])
+        .args([&copies, &copies, &copies, "-1"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("sh should start");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }
 
 /// Starts mdrun on one core of the machine.
