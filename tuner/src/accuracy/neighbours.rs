@@ -70,7 +70,7 @@ pub fn pairs() -> Vec<Pair> {
     alone.filter_map(pair).collect()
 }
 
-/// What is predicted once a run was measured, of which it is known what was beside it.
+/// What is predicted once a run was measured, and what was beside it is known.
 fn after(request: &PredictRequest, line: &Line) -> Option<Interval> {
     let requested = 1000 * (1 + line.neighbours);
     let run = measured(request, line.ns_per_day)?;

@@ -21,7 +21,7 @@ use nix::{
 pub(super) struct Call {
     pub(super) name: String,
     pub(super) command: Command,
-    /// A test that waits for ever must not keep the others' results from the user.
+    /// A test that never ends must not keep the others' results from the user.
     pub(super) limit: Duration,
 }
 
@@ -84,7 +84,7 @@ impl Running {
             .context("cannot read what the tests said")?;
         // At once, so that nothing comes in between.
         let mut stderr = std::io::stderr().lock();
-        // Whoever closed it wants no more of it.
+        // If it was closed, nobody wants to read it.
         let _ = stderr.write_all(&text);
         let _ = writeln!(stderr, "test: {}: {how} ({seconds:.0} s)", self.name);
         Ok(seconds)
@@ -131,8 +131,7 @@ mod tests {
         let mut command = Command::new("bash");
         command.args(["-c", "exec 3>&0; sleep 120 & wait"]).stdin(write);
         let (began, limit) = (Instant::now(), Duration::from_secs(1));
-        let error =
-            Call { name: "waits for ever".into(), command, limit }.carry_out().unwrap().1.unwrap_err();
+        let error = Call { name: "never ends".into(), command, limit }.carry_out().unwrap().1.unwrap_err();
         assert_eq!(error.to_string(), "not done after 1 s");
         alive.read_to_end(&mut Vec::new()).unwrap();
         assert!(began.elapsed() < Duration::from_secs(60), "what it started went on");
