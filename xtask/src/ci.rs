@@ -86,7 +86,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.no_test {
         eprintln!("ci: tests: left out (--no-test)");
     } else {
-        check("tests", &|| test::run(&test::Arguments::default()));
+        check("tests", &|| test::run(&test::Arguments::of_ci()));
     }
     if let (0, Some(only)) = (ran, &arguments.only) {
         bail!("no check has {only:?} in its name");

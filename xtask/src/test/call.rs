@@ -2,6 +2,7 @@
 //! interrupts it.
 
 use std::{
+    fmt::Write as _,
     fs::File,
     io::{Read, Seek, Write},
     os::unix::process::CommandExt,
@@ -39,11 +40,14 @@ struct Running {
 
 impl Call {
     /// Runs it, and says for how many seconds it ran.
+    ///
+    /// # Errors
+    /// If it did not pass: how it ended and, below that, why each test failed.
     pub(super) fn run(self) -> Result<f64> {
         eprintln!("test: {} ...", self.name);
         let (ended, result) = self.carry_out()?;
-        let seconds = ended.print(if result.is_ok() { "ok" } else { "failed" })?;
-        result.map(|()| seconds)
+        let (seconds, text) = ended.print(if result.is_ok() { "ok" } else { "failed" })?;
+        result.map(|()| seconds).map_err(|error| anyhow!("{error}{}", excerpt(&text)))
     }
 
     /// Runs it to its end or its limit, and says which of the two it was.
@@ -74,8 +78,8 @@ impl Call {
 }
 
 impl Running {
-    /// Prints what it has said and, below it, how it stands; returns for how many seconds it ran.
-    fn print(mut self, how: &str) -> Result<f64> {
+    /// Prints what it has said and, below it, how it stands; returns for how many seconds it ran, and what it has said.
+    fn print(mut self, how: &str) -> Result<(f64, String)> {
         let seconds = self.began.elapsed().as_secs_f64();
         let mut text = Vec::new();
         self.output
@@ -87,8 +91,29 @@ impl Running {
         // If it was closed, nobody wants to read it.
         let _ = stderr.write_all(&text);
         let _ = writeln!(stderr, "test: {}: {how} ({seconds:.0} s)", self.name);
-        Ok(seconds)
+        Ok((seconds, String::from_utf8_lossy(&text).into_owned()))
     }
+}
+
+/// So many last lines of what a failed test printed are shown once more at the end, where a reader looks first.
+const LINES: usize = 12;
+
+/// What cargo prints of each test that failed, without all but its last lines; empty if it has not come that far.
+fn excerpt(text: &str) -> String {
+    let mut shown = String::new();
+    // One after the other for each program of tests: `failures:`, a section for each test, and `failures:` with their names.
+    let lists = text.split("\nfailures:\n\n").skip(1);
+    for list in lists.filter_map(|list| list.split("\nfailures:\n").next()) {
+        for section in list.split("---- ").skip(1) {
+            let Some((name, said)) = section.split_once(" stdout ----\n") else { continue };
+            let lines: Vec<&str> = said.trim_end().lines().filter(|line| !line.is_empty()).collect();
+            let _ = write!(shown, "\n  {name}:");
+            for line in &lines[lines.len().saturating_sub(LINES)..] {
+                let _ = write!(shown, "\n    {line}");
+            }
+        }
+    }
+    shown
 }
 
 /// Ends all calls, and says what they have said so far.
@@ -146,5 +171,53 @@ mod tests {
         };
         assert!(call("exit 0").is_ok());
         assert_eq!(call("exit 3").unwrap_err().to_string(), "cargo ended with exit status: 3");
+    }
+
+    #[test]
+    fn why_each_test_failed_is_said_at_the_end() {
+        let said = "\
+running 3 tests
+test one ... ok
+test two ... FAILED
+
+successes:
+
+---- one stdout ----
+not of interest
+
+successes:
+    one
+
+failures:
+
+---- two stdout ----
+1 interruption
+
+thread 'two' panicked at e2e/src/lib.rs:5:9:
+gromacs-1 has not ended
+
+---- three stdout ----
+Error: no leader
+
+
+failures:
+    two
+    three
+
+test result: FAILED. 1 passed; 2 failed
+";
+        let expected = "
+  two:
+    1 interruption
+    thread 'two' panicked at e2e/src/lib.rs:5:9:
+    gromacs-1 has not ended
+  three:
+    Error: no leader";
+        assert_eq!(excerpt(said), expected);
+        let long: String = (0..100).map(|number| format!("line {number}\n")).collect();
+        let long = excerpt(&format!("\nfailures:\n\n---- long stdout ----\n{long}\n\nfailures:\n    long\n"));
+        assert_eq!(long.lines().count(), 2 + LINES);
+        assert!(long.ends_with("    line 99"), "{long}");
+        assert_eq!(excerpt("error: could not compile"), "");
     }
 }

@@ -46,6 +46,10 @@ pub(crate) struct Arguments {
     /// Name missing Debian packages instead of installing them
     #[arg(long)]
     no_install: bool,
+    /// Run a part that failed beside the others once more when they are done, and let it count if it passes alone; both
+    /// are shown
+    #[arg(long, conflicts_with = "arguments")]
+    retry: bool,
     /// Arguments for `cargo test`, for example `--workspace --test together`; every test without any
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
@@ -68,8 +72,16 @@ impl Default for Arguments {
             name,
             kubernetes: Kubernetes::default(),
             no_install: false,
+            retry: false,
             arguments: Vec::new(),
         }
+    }
+}
+
+impl Arguments {
+    /// Those of `cargo xtask ci`.
+    pub(crate) fn of_ci() -> Self {
+        Self { retry: true, ..Self::default() }
     }
 }
 
@@ -180,7 +192,8 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
         Ok(cluster)
     };
     let result = if all {
-        lanes::run(&names, &prepare, &how, !arguments.keep, stamps)
+        let (retry, take_away) = (arguments.retry, !arguments.keep);
+        lanes::Lanes { how: &how, retry, take_away, stamps }.run(&names, &prepare)
     } else {
         prepare(&arguments.name).and_then(|cluster| {
             let mut tests = cargo_test(Some(&cluster), &how, &[])?;

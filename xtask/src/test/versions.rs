@@ -40,6 +40,7 @@ pub(crate) fn run(arguments: &VersionsArguments) -> Result<()> {
                 name: arguments.name.clone(),
                 kubernetes,
                 no_install: arguments.no_install,
+                retry: false,
                 arguments: tests.into_iter().map(str::to_owned).collect(),
             },
             Depth::Test,
