@@ -430,6 +430,8 @@ impl Operator {
         let health = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
         let child = Command::new(program)
             .args(["run", &format!("--listen={health}"), "--max-watch-age=90s", "--reports-listen=off"])
+            // Beside other clusters the API server may answer late, and nobody starts it again, as a kubelet would.
+            .arg("--lease-duration=30s")
             .env("KUBECONFIG", file.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

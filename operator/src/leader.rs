@@ -19,12 +19,9 @@ use kube::{
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tracing::{info, warn};
 
-/// A Lease that was not renewed for this long may be taken over, in seconds.
-const DURATION_SECONDS: i32 = 15;
-
-/// A leader that could not renew for this long gives up. Shorter than the Lease lasts: what it has sent by then gets
-/// there before the next leader begins.
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+/// A leader that could not renew gives up so long before the Lease may be taken over: what it has sent by then gets there
+/// before the next leader begins.
+const MARGIN: Duration = Duration::from_secs(5);
 
 /// How often the Lease is renewed, or looked at.
 const RETRY: Duration = Duration::from_secs(2);
@@ -56,8 +53,17 @@ pub(crate) struct Candidate {
     pub(crate) namespace: String,
     /// Name of the Lease.
     pub(crate) lease: String,
+    /// The Lease may be taken over when it was not renewed for this long: whole seconds, 10 s at least.
+    pub(crate) duration: Duration,
     /// Differs between any two processes that ever run.
     pub(crate) identity: String,
+}
+
+impl Candidate {
+    /// A leader that could not renew for this long gives up.
+    fn renew_deadline(&self) -> Duration {
+        self.duration.saturating_sub(MARGIN)
+    }
 }
 
 /// A running election.
@@ -113,7 +119,7 @@ impl Campaign {
         loop {
             let sent = Instant::now();
             // A leader must know in time that an answer does not come.
-            let deadline = self.renewed.map_or(sent, |renewed| renewed) + RENEW_DEADLINE;
+            let deadline = self.renewed.map_or(sent, |renewed| renewed) + self.candidate.renew_deadline();
             let looked = tokio::time::timeout_at(deadline, self.turn(sent)).await;
             let was_read = matches!(looked, Ok(Ok(_)));
             let leads = match looked {
@@ -129,7 +135,9 @@ impl Campaign {
                 }
                 Err(_) => false,
             };
-            let now = next(*state.borrow(), was_read, self.renewed.filter(|_| leads), Instant::now());
+            let renewed = self.renewed.filter(|_| leads);
+            let until = renewed.map(|renewed| renewed + self.candidate.renew_deadline());
+            let now = next(*state.borrow(), was_read, until, Instant::now());
             let changed = state.send_if_modified(|old| {
                 // A renewal is no change that anybody must be woken for.
                 let changed = std::mem::discriminant(old) != std::mem::discriminant(&now);
@@ -158,7 +166,7 @@ impl Campaign {
     /// wrote the Lease at the same time.
     async fn turn(&mut self, now: Instant) -> kube::Result<Option<bool>> {
         let Some(lease) = self.api.get_opt(&self.candidate.lease).await? else {
-            let spec = taken(&LeaseSpec::default(), &self.candidate.identity, clock());
+            let spec = taken(&LeaseSpec::default(), &self.candidate, clock());
             let lease = Lease {
                 metadata: ObjectMeta { name: Some(self.candidate.lease.clone()), ..ObjectMeta::default() },
                 spec: Some(spec),
@@ -171,7 +179,7 @@ impl Campaign {
             _ => now,
         };
         self.seen = Some((spec.clone(), since));
-        match step(&spec, now.duration_since(since), &self.candidate.identity, clock()) {
+        match step(&spec, now.duration_since(since), &self.candidate, clock()) {
             Step::Wait => Ok(Some(false)),
             Step::Write(spec) => {
                 // It carries the resourceVersion that was read.
@@ -192,7 +200,7 @@ impl Campaign {
             }
             Ok::<(), kube::Error>(())
         };
-        match tokio::time::timeout(RENEW_DEADLINE, released).await {
+        match tokio::time::timeout(self.candidate.renew_deadline(), released).await {
             Ok(Ok(())) => info!(identity = %self.candidate.identity, "gave the Lease back"),
             Ok(Err(error)) => warn!(%error, "the Lease was not given back; it runs out on its own"),
             Err(_) => warn!("the Lease was not given back in time; it runs out on its own"),
@@ -200,9 +208,9 @@ impl Campaign {
     }
 }
 
-/// What a replica is after it looked at the Lease: `renewed` is when it sent its last renewal, if it leads.
-fn next(before: Leadership, was_read: bool, renewed: Option<Instant>, now: Instant) -> Leadership {
-    let until = renewed.map(|renewed| renewed + RENEW_DEADLINE).filter(|until| now < *until);
+/// What a replica is after it looked at the Lease: `until` is when its last renewal ends, if it leads.
+fn next(before: Leadership, was_read: bool, until: Option<Instant>, now: Instant) -> Leadership {
+    let until = until.filter(|until| now < *until);
     match (before, until) {
         (Leadership::Leader { .. }, Some(until)) => Leadership::Leader { until },
         (Leadership::Unknown | Leadership::Standby, Some(until)) => Leadership::Leader { until },
@@ -222,30 +230,31 @@ fn won(written: kube::Result<Lease>) -> kube::Result<Option<bool>> {
 }
 
 /// What is to be done about a Lease that has not changed for `unchanged`.
-fn step(spec: &LeaseSpec, unchanged: Duration, identity: &str, clock: Timestamp) -> Step {
+fn step(spec: &LeaseSpec, unchanged: Duration, candidate: &Candidate, clock: Timestamp) -> Step {
     match spec.holder_identity.as_deref().filter(|holder| !holder.is_empty()) {
-        Some(holder) if holder == identity => {
+        Some(holder) if holder == candidate.identity => {
             Step::Write(LeaseSpec { renew_time: Some(MicroTime(clock)), ..spec.clone() })
         }
         Some(_) => {
-            let lasts = u64::try_from(spec.lease_duration_seconds.unwrap_or(DURATION_SECONDS)).unwrap_or(0);
-            if unchanged < Duration::from_secs(lasts) {
+            // As long as its holder says, whatever this replica was given.
+            let lasts = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+            if unchanged < lasts.map_or(candidate.duration, Duration::from_secs) {
                 Step::Wait
             } else {
-                Step::Write(taken(spec, identity, clock))
+                Step::Write(taken(spec, candidate, clock))
             }
         }
-        None => Step::Write(taken(spec, identity, clock)),
+        None => Step::Write(taken(spec, candidate, clock)),
     }
 }
 
-/// The Lease in the hands of `identity`.
-fn taken(spec: &LeaseSpec, identity: &str, clock: Timestamp) -> LeaseSpec {
+/// The Lease in the hands of `candidate`.
+fn taken(spec: &LeaseSpec, candidate: &Candidate, clock: Timestamp) -> LeaseSpec {
     LeaseSpec {
-        holder_identity: Some(identity.to_owned()),
+        holder_identity: Some(candidate.identity.clone()),
         acquire_time: Some(MicroTime(clock)),
         renew_time: Some(MicroTime(clock)),
-        lease_duration_seconds: Some(DURATION_SECONDS),
+        lease_duration_seconds: Some(i32::try_from(candidate.duration.as_secs()).unwrap_or(i32::MAX)),
         lease_transitions: Some(spec.lease_transitions.unwrap_or(0).saturating_add(1)),
         ..spec.clone()
     }
@@ -263,8 +272,13 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    fn candidate(identity: &str) -> Candidate {
+        let (namespace, lease) = ("scavenger-system".to_owned(), "scavenger-operator".to_owned());
+        Candidate { namespace, lease, identity: identity.to_owned(), duration: 15 * SECOND }
+    }
+
     fn held(holder: &str) -> LeaseSpec {
-        taken(&LeaseSpec::default(), holder, Timestamp::UNIX_EPOCH)
+        taken(&LeaseSpec::default(), &candidate(holder), Timestamp::UNIX_EPOCH)
     }
 
     fn writes(step: &Step) -> Option<&str> {
@@ -278,7 +292,7 @@ mod tests {
     fn a_free_lease_is_taken_at_once() {
         let free = LeaseSpec { holder_identity: Some(String::new()), ..held("other") };
         for spec in [LeaseSpec::default(), free] {
-            assert_eq!(writes(&step(&spec, Duration::ZERO, "me", clock())), Some("me"));
+            assert_eq!(writes(&step(&spec, Duration::ZERO, &candidate("me"), clock())), Some("me"));
         }
     }
 
@@ -287,34 +301,35 @@ mod tests {
         let mine = held("me");
         let later = Timestamp::from_second(100).unwrap();
         let renewed = LeaseSpec { renew_time: Some(MicroTime(later)), ..mine.clone() };
-        assert_eq!(step(&mine, 100 * SECOND, "me", later), Step::Write(renewed));
+        assert_eq!(step(&mine, 100 * SECOND, &candidate("me"), later), Step::Write(renewed));
     }
 
     #[test]
     fn that_of_another_is_taken_only_when_it_has_not_changed_for_its_duration() {
         let other = LeaseSpec { lease_duration_seconds: Some(40), ..held("other") };
-        assert_eq!(step(&other, 39 * SECOND, "me", clock()), Step::Wait);
-        let Step::Write(spec) = step(&other, 40 * SECOND, "me", clock()) else {
+        assert_eq!(step(&other, 39 * SECOND, &candidate("me"), clock()), Step::Wait);
+        let Step::Write(spec) = step(&other, 40 * SECOND, &candidate("me"), clock()) else {
             panic!("it should be taken")
         };
         assert_eq!(spec.holder_identity.as_deref(), Some("me"));
         assert_eq!(spec.lease_transitions, Some(2));
-        assert_eq!(spec.lease_duration_seconds, Some(DURATION_SECONDS));
+        assert_eq!(spec.lease_duration_seconds, Some(15), "its own from now on");
     }
 
     #[test]
     fn a_leader_holds_the_lease_for_ten_seconds_after_a_renewal() {
         let sent = Instant::now();
-        let leader = next(Leadership::Standby, true, Some(sent), sent + SECOND);
-        assert_eq!(leader, Leadership::Leader { until: sent + RENEW_DEADLINE });
+        let until = sent + candidate("me").renew_deadline();
+        let leader = next(Leadership::Standby, true, Some(until), sent + SECOND);
+        assert_eq!(leader, Leadership::Leader { until: sent + 10 * SECOND });
         assert!(leader.holds(sent + 9 * SECOND));
-        assert!(!leader.holds(sent + RENEW_DEADLINE));
-        let renewed = next(leader, true, Some(sent + 2 * SECOND), sent + 2 * SECOND);
+        assert!(!leader.holds(sent + 10 * SECOND));
+        let renewed = next(leader, true, Some(until + 2 * SECOND), sent + 2 * SECOND);
         assert!(renewed.holds(sent + 11 * SECOND));
         // Frozen for longer than that: nobody has said so yet, but the clock does.
         assert!(!renewed.holds(sent + 60 * SECOND));
-        assert_eq!(next(renewed, true, Some(sent + 2 * SECOND), sent + 60 * SECOND), Leadership::Lost);
-        assert_eq!(next(Leadership::Lost, true, Some(sent), sent), Leadership::Lost, "once lost, lost");
+        assert_eq!(next(renewed, true, Some(until + 2 * SECOND), sent + 60 * SECOND), Leadership::Lost);
+        assert_eq!(next(Leadership::Lost, true, Some(until), sent), Leadership::Lost, "once lost, lost");
         assert!(!Leadership::Standby.holds(sent) && !Leadership::Lost.holds(sent));
     }
 
@@ -325,14 +340,18 @@ mod tests {
         assert_eq!(next(Leadership::Unknown, true, None, now), Leadership::Standby);
         assert_eq!(next(Leadership::Standby, true, None, now), Leadership::Standby);
         assert_eq!(next(Leadership::Standby, false, None, now), Leadership::Unknown, "it could not lead now");
-        let leader = Leadership::Leader { until: now + RENEW_DEADLINE };
-        assert_eq!(next(Leadership::Unknown, true, Some(now), now), leader);
-        assert_eq!(next(leader, false, Some(now), now + SECOND), leader, "one look may fail");
+        let until = now + 10 * SECOND;
+        let leader = Leadership::Leader { until };
+        assert_eq!(next(Leadership::Unknown, true, Some(until), now), leader);
+        assert_eq!(next(leader, false, Some(until), now + SECOND), leader, "one look may fail");
     }
 
     #[test]
     fn a_leader_gives_up_before_another_may_begin() {
-        let lasts = Duration::from_secs(u64::try_from(DURATION_SECONDS).unwrap());
-        assert!(RENEW_DEADLINE + RETRY < lasts);
+        for seconds in 10..=60 {
+            let candidate = Candidate { duration: seconds * SECOND, ..candidate("me") };
+            assert!(candidate.renew_deadline() + RETRY < candidate.duration);
+            assert!(RETRY < candidate.renew_deadline() / 2, "one renewal may fail");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `scavenger-operator run`: the operator itself.
 
-use std::{net::SocketAddr, str::FromStr, sync::Arc};
+use std::{net::SocketAddr, str::FromStr, sync::Arc, time::Duration};
 
 use anyhow::Context;
 use jiff::SignedDuration;
@@ -66,6 +66,14 @@ pub(super) struct Options {
     #[command(flatten)]
     lease: super::LeaseOptions,
 
+    /// How long the Lease lasts without being renewed (10s to 60s, whole seconds)
+    ///
+    /// A leader that cannot renew it ends 5 s before that, and another one takes over after it. Longer is for an API server
+    /// that is slow now and then.
+    #[arg(long, env = "SCAVENGER_OPERATOR_LEASE_DURATION", default_value = "15s", value_name = "DURATION")]
+    #[arg(value_parser = lease_duration, help_heading = "Leader election")]
+    lease_duration: Duration,
+
     #[command(flatten)]
     logging: Logging<Operator>,
 }
@@ -115,6 +123,17 @@ fn max_watch_age(text: &str) -> Result<SignedDuration, String> {
     super::duration_within(text, LEAST_WATCH_AGE, MOST_WATCH_AGE, "between 90s and 24h, for example 3m")
 }
 
+/// A Lease counts in whole seconds. The guard takes over after 2 minutes, so that a leader must have given up by then.
+fn lease_duration(text: &str) -> Result<Duration, String> {
+    let hint = "between 10s and 60s, in whole seconds, for example 30s";
+    let duration =
+        super::duration_within(text, SignedDuration::from_secs(10), SignedDuration::from_secs(60), hint)?;
+    if duration.subsec_nanos() != 0 {
+        return Err(format!("write a duration with its unit {hint}"));
+    }
+    Ok(duration.unsigned_abs())
+}
+
 pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
     // First of all: a leader whose signal is lost would keep the Lease until it is killed.
     let mut signal = EndSignal::new()?;
@@ -161,6 +180,7 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
         namespace: options.lease.namespace(&client),
         lease: options.lease.lease_name,
         identity: identity(),
+        duration: options.lease_duration,
     };
     let namespace = candidate.namespace.clone();
     let election = Election::start(&client, candidate);
@@ -205,4 +225,18 @@ fn listened_to(mut config: Config, progress: &Arc<Progress>) -> kube::Result<Cli
 fn identity() -> String {
     let host = std::env::var("HOSTNAME").unwrap_or_else(|_| names::OPERATOR.to_owned());
     format!("{host}_{}_{:x}", std::process::id(), jiff::Timestamp::now().as_nanosecond())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_lasts_whole_seconds() {
+        assert_eq!(lease_duration("15s"), Ok(Duration::from_secs(15)));
+        assert_eq!(lease_duration("1m"), Ok(Duration::from_secs(60)));
+        for text in ["9s", "61s", "15500ms", "15", ""] {
+            assert!(lease_duration(text).is_err_and(|hint| hint.contains("whole seconds")), "{text:?}");
+        }
+    }
 }
