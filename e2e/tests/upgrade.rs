@@ -1,6 +1,6 @@
 //! An upgrade from an older build to this one, the way back, and the upgrade again, with ScavengerJobs and rows under way:
-//! nothing is lost, nothing is done twice, and nobody is interrupted by it. ScavengerJobs are in every phase but Starting, and
-//! rows in every state but inspecting, tuning and interrupted.
+//! nothing is lost, nothing is done twice, and nobody is interrupted by it. ScavengerJobs are in every phase and rows in
+//! every state: what passes (a start, an inspection, a question to the tuner) begins right before each replacement.
 //!
 //! `cargo xtask upgrade` builds the older version, puts its images beside this version's, and installs it before it runs
 //! this test.
@@ -177,6 +177,8 @@ struct Rows {
     runs: i64,
     /// Waits for the one that computes.
     follows: i64,
+    /// Was interrupted, and waits until it is resumed.
+    interrupted: i64,
     /// Asks for more than is free.
     waits: i64,
     held: i64,
@@ -203,22 +205,84 @@ impl Rows {
         let runs = add("water/water.tpr", &[half]).await?;
         let after = format!("'{{{runs}}}'");
         let follows = add("short/short.tpr", &[half, ("after", &after)]).await?;
-        until("the simulation computes", || async {
-            Ok(row(&database, runs).await?.step.filter(|step| *step > 0))
-        })
-        .await?;
-        Ok(Self { database, runs, follows, waits, held, completed, failed, cancelled })
+        let interrupted = add("water/water.tpr", &[half]).await?;
+        for id in [runs, interrupted] {
+            until(&format!("simulation {id} computes"), || async {
+                Ok(row(&database, id).await?.step.filter(|step| *step > 0))
+            })
+            .await?;
+        }
+        suspend(world, &simulation(world, interrupted).await?, true).await?;
+        state(&database, interrupted, "interrupted").await?;
+        Ok(Self { database, runs, follows, interrupted, waits, held, completed, failed, cancelled })
     }
 
     /// The state of each row, and how many ScavengerJobs were made for it.
     async fn states(&self, world: &World) -> Result<BTreeMap<i64, (String, usize)>> {
-        let all =
-            [self.runs, self.follows, self.waits, self.held, self.completed, self.failed, self.cancelled];
+        let all = [
+            self.runs,
+            self.follows,
+            self.interrupted,
+            self.waits,
+            self.held,
+            self.completed,
+            self.failed,
+            self.cancelled,
+        ];
         let mut states = BTreeMap::new();
         for id in all {
             states.insert(id, (row(&self.database, id).await?.state, simulations(world, id).await?.len()));
         }
         Ok(states)
+    }
+}
+
+/// The only ScavengerJob of a row.
+async fn simulation(world: &World, id: i64) -> Result<String> {
+    let mut names = simulations(world, id).await?;
+    ensure!(names.len() == 1, "row {id} has {names:?}");
+    names.pop().context("one was counted")
+}
+
+async fn suspend(world: &World, name: &str, is_suspended: bool) -> Result<()> {
+    let patch = Patch::Merge(json!({ "spec": { "suspend": is_suspended } }));
+    world.api::<ScavengerJob>().patch(name, &PatchParams::default(), &patch).await?;
+    Ok(())
+}
+
+/// What has only begun when the programs are replaced: a ScavengerJob that starts, a row whose file is read, and one of
+/// which the tuner is asked.
+struct Begun {
+    job: String,
+    rows: [i64; 2],
+}
+
+impl Begun {
+    async fn new(world: &World, database: &Database, number: usize) -> Result<Self> {
+        // The installation brings it back.
+        script(&format!("kubectl scale --namespace {NAMESPACE} deployment/scavenger-tuner --replicas=0"))
+            .await?;
+        let add = async || insert(world, database, "short/short.tpr", &[("max_cpu_millicores", "500")]).await;
+        let asks = add().await?;
+        state(database, asks, "tuning").await?;
+        let reads = add().await?;
+        state(database, reads, "inspecting").await?;
+        let job = format!("starts-{number}");
+        world.create::<ScavengerJob>(counter_beside(&job, 10)).await?;
+        world.job_until(&job, "it starts", |job| status(job).attempt.is_some()).await?;
+        Ok(Self { job, rows: [asks, reads] })
+    }
+
+    /// Each goes on where it was: no second attempt, and no second ScavengerJob.
+    async fn end(self, world: &World, database: &Database) -> Result<()> {
+        let job = status(&world.phase(&self.job, Phase::Completed).await?);
+        ensure!(job.start_times.len() == 1 && job.interrupted_count == 0, "{}: {job:?}", self.job);
+        for id in self.rows {
+            let row = state(database, id, "completed").await?;
+            ensure!(row.interruptions == 0 && attempts(database, id).await?.len() == 1, "{row:?}");
+            simulation(world, id).await?;
+        }
+        Ok(())
     }
 }
 
@@ -230,7 +294,9 @@ async fn cancel(database: &Database, id: i64) -> Result<()> {
 /// Replaces the programs; whatever stood before stands afterwards, and what is new is done.
 async fn replace(world: &World, rows: &Rows, version: Version<'_>, number: usize) -> Result<()> {
     let (before, states) = (standings(world, &STAND).await?, rows.states(world).await?);
+    let begun = Begun::new(world, &rows.database, number).await?;
     version.install(world).await?;
+    begun.end(world, &rows.database).await?;
     // Once a new ScavengerJob has completed, the new leader has seen all of them.
     let name = format!("new-{number}");
     world.create::<ScavengerJob>(counter_beside(&name, 5)).await?;
@@ -292,8 +358,7 @@ async fn all_end(world: &World, rows: &Rows) -> Result<()> {
     ensure!(counts(&world.file("data", "journal-interrupted").await?)? == 100, "it did not count to its end");
     let waits = world.phase("waits", Phase::Completed).await?;
     ensure!(status(&waits).attempts.len() == 1, "{:?}", status(&waits));
-    let go_on = Patch::Merge(json!({ "spec": { "suspend": false } }));
-    world.api::<ScavengerJob>().patch("suspended", &PatchParams::default(), &go_on).await?;
+    suspend(world, "suspended", false).await?;
     world.phase("suspended", Phase::Completed).await?;
 
     let database = &rows.database;
@@ -302,9 +367,15 @@ async fn all_end(world: &World, rows: &Rows) -> Result<()> {
     is_complete_with(&ran, LONG)?;
     let attempts = attempts(database, rows.runs).await?;
     ensure!(attempts.len() == 1 && ran.interruptions == 0, "{ran:?} {attempts:?}");
-    let computed = computed(world, rows.runs).await?;
-    ensure!(computed.restarts == 0 && computed.steps == i64::from(LONG), "{computed:?}");
+    let ran = computed(world, rows.runs).await?;
+    ensure!(ran.restarts == 0 && ran.steps == i64::from(LONG), "{ran:?}");
     state(database, rows.follows, "completed").await?;
+    suspend(world, &simulation(world, rows.interrupted).await?, false).await?;
+    let resumed = state(database, rows.interrupted, "completed").await?;
+    is_complete_with(&resumed, LONG)?;
+    let goes_on = computed(world, rows.interrupted).await?;
+    ensure!(goes_on.restarts == 1 && goes_on.steps == i64::from(LONG), "{goes_on:?}");
+    ensure!(resumed.interruptions == 1, "{resumed:?}");
     database.sql(&format!("update gromacs_to_tune set held = false where id = {}", rows.held)).await?;
     state(database, rows.held, "completed").await?;
     let twice: Vec<Value> =
@@ -335,7 +406,10 @@ fn everything_stands_through_an_upgrade_and_back() {
             all_end(world, &rows).await?;
             let made = world.api::<ScavengerJob>().list(&ListParams::default()).await?.items.len();
             let way = if goes_back { ", the way back, and an upgrade again" } else { "" };
-            println!("{made} ScavengerJobs and 7 rows through an upgrade{way}");
+            let states = rows.states(world).await?.len();
+            println!(
+                "{made} ScavengerJobs, and rows in each state ({states} that last) through an upgrade{way}"
+            );
             witness.is_content()
         }
     });

@@ -1,4 +1,4 @@
-//! `cargo xtask upgrade`: from an older build to this one and back, with ScavengerJobs and rows in most states under way.
+//! `cargo xtask upgrade`: from an older build to this one and back, with ScavengerJobs and rows in every state under way.
 //!
 //! The older build is made from its commit and kept. Both builds are on the node from the beginning: the older one's
 //! images have the tag [`TAG`], and an overlay of its own manifests names them. The test applies one installation over
@@ -35,9 +35,9 @@ const REPLACED: [Image; 4] = [Image::Operator, Image::Tuner, Image::GromacsSubmi
 
 /// Test an upgrade from an older build to this one, and the way back
 ///
-/// Installs the older build, brings ScavengerJobs into five of six phases and rows into six of nine states, upgrades, goes
-/// back one version and upgrades again. Fails if anything was lost, done twice, or interrupted by it. Takes about ten
-/// minutes, and as long again the first time, when the older build is compiled.
+/// Installs the older build, brings ScavengerJobs into every phase and rows into every state, upgrades, goes back one
+/// version and upgrades again. Fails if anything was lost, done twice, or interrupted by it. Takes about a quarter of an
+/// hour, and ten minutes more the first time, when the older build is compiled.
 #[derive(Debug, clap::Args)]
 pub(crate) struct UpgradeArguments {
     /// Commit or tag of the older build; by default the last tag, or a commit before there was any
