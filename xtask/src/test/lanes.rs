@@ -289,23 +289,23 @@ mod tests {
     #[test]
     fn what_passes_alone_counts_and_is_still_named() {
         let mut report = Report::default();
-        report.enter(Part::of("kills"), Ok(10.0));
-        for name in ["nodes", "by_use"] {
+        report.enter(Part::of("one"), Ok(10.0));
+        for name in ["two", "three"] {
             report.enter(Part::of(name), Err(anyhow!("beside the others")));
         }
-        let cluster = Part { name: "cluster test-2".to_owned(), select: Vec::new() };
+        let cluster = Part { name: "cluster four".to_owned(), select: Vec::new() };
         report.enter(cluster, Err(anyhow!("no address is free")));
         let flaky = report.once_more(|part| match part.name.as_str() {
-            "nodes" => Ok(20.0),
-            "by_use" => Err(anyhow!("alone")),
+            "two" => Ok(20.0),
+            "three" => Err(anyhow!("alone")),
             name => panic!("{name} has passed, or cannot be run"),
         });
         let reasons = |failures: &[Failure]| -> Vec<String> {
             failures.iter().map(|failure| format!("{}: {}", failure.part.name, failure.why)).collect()
         };
-        assert_eq!(reasons(&flaky), ["nodes: beside the others"]);
-        assert_eq!(reasons(&report.failed), ["cluster test-2: no address is free", "by_use: alone"]);
-        assert_eq!(report.passed, [("kills".to_owned(), 10.0), ("nodes".to_owned(), 20.0)]);
+        assert_eq!(reasons(&flaky), ["two: beside the others"]);
+        assert_eq!(reasons(&report.failed), ["cluster four: no address is free", "three: alone"]);
+        assert_eq!(report.passed, [("one".to_owned(), 10.0), ("two".to_owned(), 20.0)]);
     }
 
     #[test]
