@@ -1,6 +1,9 @@
 //! Everything that the rules about one ScavengerJob may know.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -33,6 +36,8 @@ pub struct Known<'a> {
     pub has_reservation: bool,
     /// The node that was chosen for it; none while nothing is reserved, or where kube-scheduler chooses.
     pub chosen_node: Option<&'a Name>,
+    /// The nodes on which capacity for its pods is promised, where its Job has to name them.
+    pub promised_nodes: BTreeSet<&'a Name>,
     /// For which other ScavengerJob the capacity is reserved that it starts on, if it is lent.
     pub lent_by: Option<&'a Key>,
     /// Another ScavengerJob that works in the same folder, or is about to.
@@ -93,6 +98,10 @@ impl Planner {
                 .is_ok_and(|spec| self.capacity.chooses_node(&spec.demand))
                 .then(|| self.promises.ledger().reserved_for(key).find_map(|(node, _)| node))
                 .flatten(),
+            promised_nodes: match self.capacity.are_too_many_closed() {
+                true => self.promises.ledger().reserved_for(key).filter_map(|(node, _)| node).collect(),
+                false => BTreeSet::new(),
+            },
             lent_by: tracked.promise.lent_by(),
             folder_user: self.folders.user_beside(key),
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !self.capacity.is_ready(node)),

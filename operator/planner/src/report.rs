@@ -1,7 +1,7 @@
 //! What people and programs may know of the planner: what a plan did, and how the pool stands. The pool's status,
 //! `explain`, the metrics and `plan` read these values and reach no further.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -54,7 +54,7 @@ pub struct PoolReport<'a> {
     pub pending_requests: Resources,
     /// Up to where ScavengerJobs may fill it; nothing without settings.
     pub limit: Resources,
-    /// The nodes of the pool.
+    /// The nodes of the pool, those included that are closed to ScavengerJobs.
     pub nodes: Vec<NodeReport<'a>>,
     /// The groups of nodes that have a threshold of their own; none if all nodes have the same taints.
     pub groups: Vec<GroupReport<'a>>,
@@ -69,7 +69,7 @@ pub struct PoolReport<'a> {
     /// these constraints. Empty unless the operator makes room for pods.
     pub unsupported_pods: Vec<(&'a Key, &'a [Name])>,
     /// Nodes that a new pod of a ScavengerJob must not go to now.
-    pub nodes_to_avoid: Vec<&'a Name>,
+    pub nodes_to_avoid: &'a BTreeSet<Name>,
     /// Those of them that take no ScavengerJobs for a while because containers could not be started there, and why.
     pub closed_nodes: Vec<(&'a Name, &'a str)>,
     /// Why starts go without the supervisor, one message for each namespace where it could not be started; none if the
@@ -151,7 +151,7 @@ impl Planner {
             oldest_ready: self.queue.oldest_ready(),
             longest_deletion: self.seen.longest_deletion(),
             unsupported_pods: unsupported.filter(|_| serves).collect(),
-            nodes_to_avoid: self.capacity.nodes_to_avoid().collect(),
+            nodes_to_avoid: self.capacity.nodes_to_avoid(),
             closed_nodes: self.start_failures.closed().collect(),
             without_supervisor: settings
                 .ok()

@@ -40,31 +40,46 @@ pub(crate) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
         let message = "volumes of its claims are attached to different nodes".to_owned();
         return Next::Change(Transition::withdraw(WaitingReason::NoCapacity, message));
     }
-    if let Some(node) = &attempt.node
-        && (!known.capacity.is_open(node) || known.capacity.nodes_to_avoid().any(|other| other == node))
-    {
-        let message = format!("node {node}, which was chosen for it, takes no new pods now");
-        return Next::Change(Transition::withdraw(WaitingReason::NoCapacity, message));
-    }
-    let confinement = match &attempt.node {
-        // It was chosen with the volumes in mind, and no other node has to be named.
-        Some(node) => Ok(Confinement { attached: vec![node.clone()], ..Confinement::to_pool(settings, []) }),
-        None => {
+    let confinement = match chosen_nodes(known, attempt) {
+        Ok(None) => {
             let attached = attached.unwrap_or_default().to_vec();
-            known.capacity.confinement(settings).map(|pool| Confinement { attached, ..pool })
+            Confinement { attached, ..Confinement::to_pool(settings, known.capacity.nodes_to_avoid()) }
         }
+        // They were chosen with the volumes in mind, and no other node has to be named.
+        Ok(Some(attached)) => Confinement { attached, ..Confinement::to_pool(settings, []) },
+        Err(message) => return Next::Change(Transition::withdraw(WaitingReason::NoCapacity, message)),
     };
-    match confinement {
-        Ok(confinement) => Next::Do(Task::CreateJob {
-            attempt: attempt.number,
-            priority_class: attempt.priority_class,
-            confinement: confinement.into(),
-            supervisor: settings.supervisor.clone().filter(|_| attempt.supervised).map(Box::new),
-            by_use: (attempt.accounting == Accounting::Usage).then(|| ByUse {
-                grace_period: settings.usage.as_ref().map_or(SHORT_GRACE, |rules| rules.grace_period),
-            }),
+    Next::Do(Task::CreateJob {
+        attempt: attempt.number,
+        priority_class: attempt.priority_class,
+        confinement: confinement.into(),
+        supervisor: settings.supervisor.clone().filter(|_| attempt.supervised).map(Box::new),
+        by_use: (attempt.accounting == Accounting::Usage).then(|| ByUse {
+            grace_period: settings.usage.as_ref().map_or(SHORT_GRACE, |rules| rules.grace_period),
         }),
-        Err(shortage) => Next::Change(Transition::withdraw(WaitingReason::NoCapacity, shortage.message)),
+    })
+}
+
+/// The nodes that the Job of an attempt must name: the one that the planner chose, or those on which its capacity is promised
+/// where too many others are closed. None where kube-scheduler chooses.
+///
+/// # Errors
+/// A message that says which of them takes no pods now, or that there are none.
+fn chosen_nodes(known: &Known<'_>, attempt: &Attempt) -> Result<Option<Vec<Name>>, String> {
+    let nodes: Vec<Name> = match &attempt.node {
+        Some(node) => vec![node.clone()],
+        None if known.capacity.are_too_many_closed() => {
+            known.promised_nodes.iter().copied().cloned().collect()
+        }
+        None => return Ok(None),
+    };
+    let takes_pods =
+        |node: &Name| known.capacity.is_open(node) && !known.capacity.nodes_to_avoid().contains(node);
+    match nodes.iter().find(|node| !takes_pods(node)) {
+        Some(node) => Err(format!("node {node}, which was chosen for it, takes no new pods now")),
+        // After a restart, if there was no capacity for it any more.
+        None if nodes.is_empty() => Err("no node that takes new pods now has capacity for it".to_owned()),
+        None => Ok(Some(nodes)),
     }
 }
 

@@ -150,7 +150,7 @@ fn state(node: &Node, planner: &Planner, pool: &PoolReport<'_>) -> (State, Optio
     }
     match pool.closed_nodes.iter().find(|(name, _)| **name == node.name) {
         Some((_, why)) => (State::Closed, Some((*why).to_owned())),
-        None if pool.nodes_to_avoid.contains(&&node.name) => {
+        None if pool.nodes_to_avoid.contains(&node.name) => {
             (State::Closed, Some("its memory is measured to be full".to_owned()))
         }
         None => (State::Open, None),

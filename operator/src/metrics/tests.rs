@@ -442,7 +442,7 @@ fn expressions_are_read_as_prometheus_reads_them() {
 /// The figures of a pool, given as the planner reports them.
 fn figures(allocatable: &Resources, used: &Resources, groups: Vec<GroupReport<'_>>) -> Metrics {
     let metrics = Metrics::new();
-    let counts = Counts::default();
+    let (counts, none) = (Counts::default(), BTreeSet::new());
     let pool = PoolReport {
         settings: Err("none"),
         allocatable,
@@ -455,7 +455,7 @@ fn figures(allocatable: &Resources, used: &Resources, groups: Vec<GroupReport<'_
         oldest_ready: Timestamp::from_second(40).ok(),
         longest_deletion: None,
         unsupported_pods: Vec::new(),
-        nodes_to_avoid: Vec::new(),
+        nodes_to_avoid: &none,
         closed_nodes: Vec::new(),
         without_supervisor: None,
         measures_memory: false,

@@ -110,8 +110,8 @@ impl Entry {
         // As far as it may be filled at all: what ordinary pods wait for may take the whole node.
         let fillable = self.own.as_ref().map_or(&node.allocatable, |own| &own.limit);
         let most = self.own.as_ref().map_or(&node.allocatable, |own| &own.most);
-        let without = self.in_pool.then(|| node.allocatable.minus(&self.ordinary));
-        let now = self.in_pool.then(|| left(fillable, &self.used.plus(&self.beyond)));
+        let without = self.is_open().then(|| node.allocatable.minus(&self.ordinary));
+        let now = self.is_open().then(|| left(fillable, &self.used.plus(&self.beyond)));
         let Some(account) = &self.account else {
             if !by_use {
                 let empty = self.eligible.then(|| node.allocatable.clone());
@@ -119,7 +119,7 @@ impl Entry {
             }
             // Only ScavengerJobs are asked whether they ever fit: gangs, too, stay below what the node may be filled to.
             let empty = self.eligible.then(|| most.clone());
-            let chosen_without = self.in_pool.then(|| fillable.minus(&self.ordinary));
+            let chosen_without = self.is_open().then(|| fillable.minus(&self.ordinary));
             return [now.clone(), without, empty.clone(), now, chosen_without, empty];
         };
         let most_pods = |mut free: Resources, most: i64| {
@@ -131,11 +131,11 @@ impl Entry {
         let promised_pods = promised.map_or(0, |promised| promised.get(PODS));
         let pods_left = account.most_pods - there - promised_pods;
         let by_use_now = self
-            .in_pool
+            .is_open()
             .then(|| most_pods(left(&limit, &self.counted()), pods_left))
             .filter(|_| account.open);
         let by_use_without =
-            self.in_pool.then(|| most_pods(limit.minus(&self.counted_ordinary()), account.most_pods));
+            self.is_open().then(|| most_pods(limit.minus(&self.counted_ordinary()), account.most_pods));
         let empty = self.eligible.then(|| most_pods(with_compute(most, &account.most), account.most_pods));
         let both = now.zip(by_use_now.as_ref()).map(|(now, by_use)| smaller(&now, by_use));
         [both, without, empty.clone(), by_use_now, by_use_without, empty]

@@ -94,9 +94,9 @@ impl Capacity {
                 return Err(format!("{key} is not on the list of node {}", occupant.node));
             }
         }
-        let outside = |entry: &Entry| !entry.in_pool && !entry.scavengers.is_empty();
-        if !self.nodes.iter().filter(|(_, entry)| outside(entry)).map(|(name, _)| name).eq(&self.uncounted) {
-            return Err(format!("uncounted nodes with ScavengerJobs are not {:?}", self.uncounted));
+        let is_listed = |entry: &Entry| !entry.is_open() && !entry.scavengers.is_empty();
+        if !self.nodes.iter().filter(|(_, entry)| is_listed(entry)).map(|(name, _)| name).eq(&self.not_open) {
+            return Err(format!("nodes with ScavengerJobs that take no more are not {:?}", self.not_open));
         }
         if namespaces != self.namespaces {
             return Err(format!("namespaces occupy {:?} instead of {namespaces:?}", self.namespaces));

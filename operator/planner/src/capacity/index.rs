@@ -364,11 +364,6 @@ impl Places {
         Asked::table(Whose::ScavengerJobs, demand, self.placing) as usize * VIEWS + view as usize
     }
 
-    /// True for a demand of a ScavengerJob whose node the planner chooses.
-    pub(crate) fn is_placed_by_use(&self, ask: Ask) -> bool {
-        self.asks.at(ask.0).is_placed_by_the_planner()
-    }
-
     /// How many units of a demand find a place.
     pub(crate) fn count(&mut self, ask: Ask, view: View) -> u64 {
         let asked = self.asks.at(ask.0);

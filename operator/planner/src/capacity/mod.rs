@@ -29,7 +29,7 @@ use jiff::Timestamp;
 
 pub use account::Account;
 pub(crate) use account::{compute, without_compute};
-use borders::{Borders, is_closed};
+use borders::Borders;
 pub(crate) use groups::Group;
 use groups::Groups;
 pub(crate) use index::Ask;
@@ -51,6 +51,8 @@ use crate::{
 #[derive(Debug, Clone)]
 struct Entry {
     node: Option<Node>,
+    /// True if it belongs to the pool now: ordinary pods can go there, so it counts in the sums of the pool, whether it is open
+    /// to ScavengerJobs or not.
     in_pool: bool,
     /// True if it belongs to the pool whenever it is ready.
     eligible: bool,
@@ -102,8 +104,8 @@ pub struct ScavengerPod<'a> {
 #[derive(Debug, Clone, Default)]
 pub struct Capacity {
     nodes: BTreeMap<Name, Entry>,
-    /// Nodes with pods of ScavengerJobs that do not belong to the pool now: cordoned, too full, or no longer selected.
-    uncounted: BTreeSet<Name>,
+    /// Nodes with pods of ScavengerJobs that take no more of them now: cordoned, closed, or no longer selected.
+    not_open: BTreeSet<Name>,
     /// Names of nodes by their numbers.
     slots: Vec<Option<Name>>,
     vacant: Vec<usize>,
@@ -171,12 +173,12 @@ impl Occupant {
     }
 }
 
-/// True if ScavengerJobs may be added to a node.
-fn takes_more(node: &Node) -> bool {
-    node.usable && !is_closed(node)
-}
-
 impl Entry {
+    /// True if ScavengerJobs may be added to it.
+    fn is_open(&self) -> bool {
+        self.in_pool && self.node.as_ref().is_some_and(|node| !node.full)
+    }
+
     fn new(slot: usize) -> Self {
         Self {
             node: None,
@@ -223,7 +225,7 @@ impl Capacity {
         let mut before = None;
         self.change_node(&name, |entry| {
             entry.eligible = eligible;
-            entry.in_pool = entry.eligible && takes_more(&node);
+            entry.in_pool = entry.eligible && node.usable;
             entry.group = None;
             entry.own = settings.filter(|_| eligible).and_then(|settings| OwnLimit::of(&node, settings));
             entry.relabelled |= admits_others;
@@ -313,10 +315,10 @@ impl Capacity {
             self.groups.moved(entry.slot, group, entry.group);
         }
         self.borders.set(name, entry);
-        if entry.in_pool || entry.scavengers.is_empty() {
-            self.uncounted.remove(name);
+        if entry.is_open() || entry.scavengers.is_empty() {
+            self.not_open.remove(name);
         } else {
-            self.uncounted.insert(name.clone());
+            self.not_open.insert(name.clone());
         }
         self.stale.insert(name.clone());
     }
@@ -336,7 +338,7 @@ impl Capacity {
                     (Some(node), Some(settings)) => settings.include(node),
                     _ => false,
                 };
-                entry.in_pool = entry.eligible && entry.node.as_ref().is_some_and(takes_more);
+                entry.in_pool = entry.eligible && entry.node.as_ref().is_some_and(|node| node.usable);
                 entry.group = None;
                 let node = entry.node.as_ref().filter(|_| entry.eligible).zip(settings);
                 entry.own = node.and_then(|(node, settings)| OwnLimit::of(node, settings));
@@ -580,12 +582,6 @@ impl Capacity {
         entry.and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.usable)
     }
 
-    /// Nodes of the pool that a new pod of a ScavengerJob must not go to now, although kube-scheduler would send it there.
-    pub fn nodes_to_avoid(&self) -> impl Iterator<Item = &Name> {
-        let avoided = |entry: &Entry| entry.eligible && entry.node.as_ref().is_some_and(|node| node.full);
-        self.nodes.iter().filter(move |(_, entry)| avoided(entry)).map(|(name, _)| name)
-    }
-
     /// Ordinary pods that are bound to a node or nominated for one, what they request of all and of cores of their own, and
     /// when they were created.
     pub(crate) fn ordinary_pods(&self) -> impl Iterator<Item = (&Key, &Name, (&Resources, i64), Timestamp)> {
@@ -606,7 +602,7 @@ impl Capacity {
         self.nodes.values().filter(|entry| entry.eligible).filter_map(|entry| entry.node.as_ref())
     }
 
-    /// Nodes of the pool with what pods use on each.
+    /// Nodes of the pool, those included that are closed to ScavengerJobs, with what pods use on each.
     pub fn pool_nodes(&self) -> impl Iterator<Item = (&Node, &Resources)> {
         self.nodes
             .values()

@@ -81,7 +81,7 @@ impl Capacity {
 
     /// True if a pod with these requests would fit some node of the pool if no ScavengerJob were there.
     pub(super) fn is_takeable(&self, requests: &Resources, placement: &Placement) -> bool {
-        self.nodes.values().filter(|entry| entry.in_pool).any(|entry| {
+        self.nodes.values().filter(|entry| entry.is_open()).any(|entry| {
             entry.node.as_ref().is_some_and(|node| {
                 placement.admits(node) && requests.fits_beside(&entry.ordinary, &node.allocatable)
             })
@@ -94,7 +94,7 @@ impl Capacity {
         // Where no node lacks capacity, nobody's end helps.
         let Some(ask) = self.pending.get(&pod.key).copied() else { return false };
         self.places.fits(ask, View::WithoutScavengers)
-            || self.uncounted.iter().filter_map(|name| self.nodes.get(name)).any(|entry| {
+            || self.not_open.iter().filter_map(|name| self.nodes.get(name)).any(|entry| {
                 entry.node.as_ref().is_some_and(|node| {
                     pod.placement.admits(node) && pod.requests.fits_beside(&entry.ordinary, &node.allocatable)
                 })

@@ -39,7 +39,7 @@ impl Capacity {
     }
 
     fn never_placed(&self, demand: &Demand, placed: u32) -> Shortage {
-        not_placed(demand, placed, self.suitable(demand), "even if nothing else ran")
+        not_placed(demand, placed, (self.suitable(demand), 0), "even if nothing else ran")
     }
 
     /// Nodes for the pods of a demand in the room there is now, or why there is none.
@@ -47,19 +47,16 @@ impl Capacity {
     /// # Errors
     /// `Shortage` naming the threshold or the nodes.
     pub fn fit(&self, demand: &Demand, ledger: &Ledger, settings: &Settings) -> Result<Vec<Name>, Shortage> {
-        let is_kept_off = self.chooses_nodes && demand.may_go_by_use();
-        let too_many = self.too_many_closed().filter(|_| !is_kept_off);
-        if let Some(shortage) = too_many.or_else(|| self.exceeds_free(demand, ledger, settings)) {
-            return Err(shortage);
-        }
+        self.exceeds_free(demand, ledger, settings).map_or(Ok(()), Err)?;
         if let Some((sums, takeable)) = self.part_plainly(demand, ledger) {
             let free = questions::free_in(&sums, Some(&takeable), settings);
             let shortage =
                 questions::exceeds_left(demand, &free, (&sums.allocatable, &sums.own), OF_PART, settings);
             shortage.map_or(Ok(()), Err)?;
         }
-        self.nodes_for(demand, ledger)
-            .map_err(|placed| not_placed(demand, placed, self.suitable(demand), "now"))
+        self.nodes_for(demand, ledger).map_err(|placed| {
+            not_placed(demand, placed, (self.suitable(demand), self.closed_to(demand)), "now")
+        })
     }
 
     /// Checks that no more is used of what a demand reaches than its threshold, in what it asks for itself.

@@ -86,7 +86,7 @@ impl Capacity {
         }
         let placed = u32::try_from(self.places.count(ask, View::Empty)).unwrap_or(u32::MAX);
         let suitable = self.places.suitable(ask);
-        Some(not_placed(self.places.demand(ask), placed, suitable, "even if nothing else ran"))
+        Some(not_placed(self.places.demand(ask), placed, (suitable, 0), "even if nothing else ran"))
     }
 
     /// What a demand may ask for at most so that it can ever be within the threshold, for [`Self::can_fit`].
@@ -118,7 +118,7 @@ impl Capacity {
 
     /// True if there is room for a demand now.
     pub(crate) fn fits(&mut self, ask: Ask, free: &[i64]) -> bool {
-        self.can_be_kept_off(ask) && self.places.is_within(ask, free) && self.places.fits(ask, View::Now)
+        self.places.is_within(ask, free) && self.places.fits(ask, View::Now)
     }
 
     /// What would be left below the threshold if no ScavengerJob were there.
@@ -173,17 +173,6 @@ impl Capacity {
         self.places.nodes_for(ask, 0)
     }
 
-    /// False while nothing can start, however much is free.
-    pub(crate) fn takes_starts(&self) -> bool {
-        self.chooses_nodes || self.too_many_closed().is_none()
-    }
-
-    /// True if the pods of a demand can be kept off the nodes that are closed: by their names, or because the planner chooses
-    /// the node.
-    fn can_be_kept_off(&self, ask: Ask) -> bool {
-        self.places.is_placed_by_use(ask) || self.too_many_closed().is_none()
-    }
-
     /// How many units of a demand find a node now, whatever the threshold.
     pub(crate) fn units_now(&mut self, ask: Ask) -> u64 {
         self.places.count(ask, View::Now)
@@ -199,10 +188,10 @@ impl Capacity {
         self.places.is_within(ask, row)
     }
 
-    /// Amounts on a node that belongs to the pool now: its number, the amounts in the order of the index, and what they are
+    /// Amounts on a node that is open to ScavengerJobs: its number, the amounts in the order of the index, and what they are
     /// of the pool and of each part of it, as in [`Self::free_row`].
     pub(crate) fn row_on(&self, node: &Name, resources: &Resources) -> Option<(usize, Vec<i64>, Vec<i64>)> {
-        let entry = self.nodes.get(node).filter(|entry| entry.in_pool)?;
+        let entry = self.nodes.get(node).filter(|entry| entry.is_open())?;
         Some((entry.slot, self.places.row(resources), self.parts_with(entry, resources)))
     }
 
@@ -214,9 +203,6 @@ impl Capacity {
 
     /// Why there is no room for a demand now.
     pub(crate) fn shortage(&mut self, ask: Ask, ledger: &Ledger, settings: &Settings) -> Shortage {
-        if let Some(shortage) = self.too_many_closed().filter(|_| !self.can_be_kept_off(ask)) {
-            return shortage;
-        }
         let demand = self.places.demand(ask);
         if let Some(shortage) = self.exceeds_free(demand, ledger, settings) {
             return shortage;
@@ -231,7 +217,14 @@ impl Capacity {
         }
         let placed = u32::try_from(self.places.count(ask, View::Now)).unwrap_or(u32::MAX);
         let suitable = self.places.suitable(ask);
-        not_placed(self.places.demand(ask), placed, suitable, "now")
+        let demand = self.places.demand(ask);
+        not_placed(demand, placed, (suitable, self.closed_to(demand)), "now")
+    }
+
+    /// How many nodes that match a demand are closed to ScavengerJobs.
+    pub(super) fn closed_to(&self, demand: &Demand) -> usize {
+        let closed = self.nodes_to_avoid().iter().filter_map(|name| self.nodes.get(name)?.node.as_ref());
+        closed.filter(|node| View::Empty.admits(&demand.placement, node)).count()
     }
 
     /// What ScavengerJobs may still take below the threshold.
@@ -328,21 +321,32 @@ pub(super) fn exceeds_left(
     })
 }
 
-pub(super) fn not_placed(demand: &Demand, placed: u32, suitable: usize, when: &str) -> Shortage {
-    let looked_at = number_of(suitable, "node");
+/// Why no node has capacity for a demand, of so many that match it, some of them closed to ScavengerJobs.
+pub(super) fn not_placed(
+    demand: &Demand,
+    placed: u32,
+    (suitable, closed): (usize, usize),
+    when: &str,
+) -> Shortage {
+    let looked_at = match closed {
+        0 => format!("{} looked at", number_of(suitable, "node")),
+        closed => {
+            format!("{} looked at, {closed} of them closed to ScavengerJobs", number_of(suitable, "node"))
+        }
+    };
     let message = if suitable == 0 {
         "no node of the pool matches its nodeSelector and tolerations".to_owned()
     } else if demand.pod_count == 1 {
-        format!("no node has capacity for {} {when} ({looked_at} looked at)", demand.per_pod)
+        format!("no node has capacity for {} {when} ({looked_at})", demand.per_pod)
     } else if demand.placement.one_node {
         format!(
-            "no node has capacity for all {} pods with {} each {when} ({looked_at} looked at), and they mount a volume \
+            "no node has capacity for all {} pods with {} each {when} ({looked_at}), and they mount a volume \
              that one node at a time can mount",
             demand.pod_count, demand.per_pod
         )
     } else {
         format!(
-            "nodes have capacity for {placed} of {} pods with {} each {when} ({looked_at} looked at)",
+            "nodes have capacity for {placed} of {} pods with {} each {when} ({looked_at})",
             demand.pod_count, demand.per_pod
         )
     };

@@ -125,9 +125,6 @@ impl Claim {
 impl<'a> Lent<'a> {
     pub(super) fn new(loans: &'a [Loan], reservations: &[Reservation], capacity: &Capacity) -> Self {
         let mut lent = Self::default();
-        if !capacity.takes_starts() {
-            return lent;
-        }
         let is_bound = |loan: &Loan| reservations.iter().any(|one| one.binds(&loan.rank));
         let is_lent = |loan: &&Loan| is_bound(loan) || loan.is_terminating && !reservations.is_empty();
         for loan in loans.iter().filter(is_lent) {

@@ -4,7 +4,7 @@ use scavenger_planner::{
     action::Task,
     fixtures::{at, key, millis, node, pod, seconds, settings, sj},
     resources::Share,
-    values::{Outcome, Phase, Reason, WaitingReason},
+    values::{Observation, Outcome, Phase, Reason, Settings, Usage, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Kill, Workload};
 
@@ -249,5 +249,39 @@ fn killed_before_and_after_every_action_the_same_one_goes_once() {
             assert_eq!(total, 1, "{kill:?}\n{}", disturbed.history());
             assert!(end(&disturbed).iter().all(|(_, phase, _)| *phase == Phase::Completed), "{kill:?}");
         }
+    }
+}
+
+/// n1 with a ScavengerJob of 5 cpu and ordinary pods of 4.6, and n2 with ordinary pods of 4, of 10 cpu each: 68% together.
+fn two_nodes(settings: Settings) -> Cluster {
+    let nodes = ["n1", "n2"].map(|name| node(name, 10_000).labelled("name", name).labelled("group", "g"));
+    let mut cluster = Cluster::new(settings).with_nodes(nodes);
+    cluster.submit(sj("a").asking(5000).only_on("name", "n1"), work(3000));
+    cluster.run_until_phase("a", Phase::Running);
+    for (name, node, cpu) in [("web", "n1", 4600), ("database", "n2", 4000)] {
+        let mut owner = pod(name, cpu);
+        owner.placement.node_selector.insert("name".into(), node.into());
+        cluster.create_pod(owner, seconds(100_000));
+    }
+    cluster.run_for(seconds(5));
+    cluster
+}
+
+#[test]
+fn a_node_that_is_closed_to_scavenger_jobs_still_counts_as_headroom() {
+    for settings in [settings(), settings().with_group("g", ("group", "g"), 0.7)] {
+        let mut cluster = two_nodes(settings);
+        for (mib, closed) in [(9500, 1), (9000, 1), (5000, 0)] {
+            let usage = Usage { node: "n2".into(), cpu_milli: 0, memory_bytes: mib << 20, time: cluster.now };
+            cluster.planner.observe(Observation::Usage(Some(vec![usage])), cluster.now);
+            cluster.run_for(seconds(60));
+            assert_eq!(cluster.planner.capacity().nodes_to_avoid().len(), closed);
+            assert_eq!(interruptions(&cluster), [("a", 0)], "{mib} MiB");
+        }
+        // One that takes no ordinary pods either is no headroom.
+        let there = cluster.all_nodes().find(|node| &*node.name == "n2").cloned().unwrap();
+        cluster.set_node(there.cordoned());
+        cluster.run_until_phase("a", Phase::Interrupted);
+        assert_eq!(outcome(&cluster, "a").2, Reason::Headroom);
     }
 }

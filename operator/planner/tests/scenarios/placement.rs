@@ -81,44 +81,94 @@ fn a_node_that_is_full_by_measurement_gets_none_even_if_it_is_the_emptiest() {
     assert_eq!(occupied(&cluster), ["n2"]);
 }
 
-#[test]
-fn with_too_many_full_nodes_starts_wait() {
+/// 60 nodes of which 55 are closed: more than a Job keeps its pods off by name.
+fn mostly_closed(settings: Settings) -> (Cluster, Vec<String>) {
     let names: Vec<String> = (0..60).map(|number| format!("n{number}")).collect();
     let nodes = names.iter().map(|name| node(name, 10_000));
-    let mut cluster = Cluster::new(settings()).with_nodes(nodes);
+    let mut cluster = Cluster::new(settings).with_nodes(nodes);
     cluster.run_for(seconds(1));
-    measure(&mut cluster, &names[..51]);
-    cluster.submit(sj("a"), work(3000));
-    cluster.run_for(seconds(10));
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
-    assert_eq!(
-        cluster.status("a").message,
-        "51 nodes of the pool are closed to new pods; pods can be kept off at most 50 by name, so none starts until fewer \
-         are closed"
-    );
-    measure(&mut cluster, &names[..50]);
-    cluster.run_until_phase("a", Phase::Running);
-    assert!(
-        !names[..50].iter().any(|full| occupied(&cluster).contains(&&**full)),
-        "{:?}",
-        occupied(&cluster)
-    );
+    measure(&mut cluster, &names[..55]);
+    (cluster, names)
 }
 
 #[test]
-fn a_start_that_was_decided_before_too_many_nodes_were_full_is_withdrawn() {
+fn closed_nodes_stop_no_starts_elsewhere_however_many() {
+    let (mut cluster, names) = mostly_closed(settings().filled_to(1.0));
+    for number in 0..4 {
+        cluster.submit(sj(&format!("one{number}")).asking(6000), work(3000));
+    }
+    cluster.submit(sj("gang").asking(2000).gang(4), work(3000));
+    for name in ["one0", "one1", "one2", "one3", "gang"] {
+        cluster.run_until_phase(name, Phase::Running);
+    }
+    let is_closed = |node: &&str| names[..55].iter().any(|closed| closed == node);
+    assert_eq!(occupied(&cluster).iter().find(|node| is_closed(node)), None);
+    // What fits on no node that is open waits, and its message says what the closed ones have to do with it.
+    cluster.submit(sj("waits").asking(9000), work(10));
+    cluster.run_for(seconds(10));
+    assert_eq!(cluster.waits("waits"), Some(WaitingReason::NoCapacity));
+    let message = cluster.status("waits").message.clone();
+    assert!(message.ends_with("(60 nodes looked at, 55 of them closed to ScavengerJobs)"), "{message}");
+    measure(&mut cluster, &[]);
+    cluster.run_until_phase("waits", Phase::Running);
+}
+
+#[test]
+fn nodes_that_are_switched_off_close_nothing() {
+    let names: Vec<String> = (0..200).map(|number| format!("n{number}")).collect();
+    let nodes = names.iter().map(|name| node(name, 10_000));
+    let mut cluster = Cluster::new(settings()).with_nodes(nodes);
+    cluster.run_for(seconds(1));
+    measure(&mut cluster, &[]);
+    for name in &names[..60] {
+        cluster.set_node(node(name, 10_000).unusable());
+    }
+    for _ in 0..30 {
+        cluster.run_for(seconds(15));
+        let usage = names[60..].iter().map(|name| Usage {
+            node: name.as_str().into(),
+            cpu_milli: 0,
+            memory_bytes: 1000 << 20,
+            time: cluster.now,
+        });
+        cluster.planner.observe(Observation::Usage(Some(usage.collect())), cluster.now);
+        cluster.settle();
+    }
+    // A taint keeps pods off them; they are nobody's reason to name nodes.
+    assert!(cluster.planner.pool_report(cluster.now).nodes_to_avoid.is_empty());
+    cluster.submit(sj("a"), work(3000));
+    cluster.run_until_phase("a", Phase::Running);
+    // Switched on again they take nothing until they are measured.
+    for name in &names[..60] {
+        cluster.set_node(node(name, 10_000));
+    }
+    cluster.run_for(seconds(1));
+    assert_eq!(cluster.planner.pool_report(cluster.now).nodes_to_avoid.len(), 60);
+    cluster.submit(sj("b"), work(3000));
+    cluster.run_until_phase("b", Phase::Running);
+    assert!(!names[..60].iter().any(|closed| occupied(&cluster).contains(&closed.as_str())));
+}
+
+#[test]
+fn a_start_that_was_decided_before_its_node_was_closed_goes_elsewhere() {
     let names: Vec<String> = (0..60).map(|number| format!("n{number}")).collect();
     let nodes = names.iter().map(|name| node(name, 10_000));
     let mut cluster = Cluster::new(settings()).with_nodes(nodes);
     cluster.delays.answer = seconds(1);
-    cluster.submit(sj("a"), work(3000));
-    cluster.run_until_phase("a", Phase::Starting);
-    measure(&mut cluster, &names[..51]);
-    cluster.run_until_phase("a", Phase::Waiting);
-    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
-    assert!(cluster.all_jobs().next().is_none());
-    measure(&mut cluster, &[]);
-    cluster.run_until_phase("a", Phase::Running);
+    for (name, pods) in [("one", 1), ("gang", 3)] {
+        cluster.submit(sj(name).gang(pods), work(3000));
+        cluster.run_until_phase(name, Phase::Starting);
+        // Among them is each node that it was promised.
+        let is_promised = |name: &&String| cluster.planner.ledger().promised(&name.as_str().into()).is_some();
+        let open: Vec<_> = names.iter().filter(|name| !is_promised(name)).take(5).collect();
+        let closed: Vec<String> = names.iter().filter(|name| !open.contains(name)).cloned().collect();
+        measure(&mut cluster, &closed);
+        cluster.run_until_phase(name, Phase::Waiting);
+        assert_eq!(cluster.waits(name), Some(WaitingReason::NoCapacity));
+        assert!(cluster.all_jobs().all(|job| !job.key.name.starts_with(name)), "no Job was made");
+        cluster.run_until_phase(name, Phase::Running);
+        measure(&mut cluster, &[]);
+    }
 }
 
 fn inside(name: &str) -> Node {
