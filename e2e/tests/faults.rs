@@ -240,6 +240,9 @@ fn measured_memory_takes_those_that_lose_least() {
         }
         let dear = world.phase("dear", Phase::Running).await?;
         ensure!(status(&dear).interrupted_count == 0, "{:?}", status(&dear));
+        // Nothing is measured any more, and the node stays closed that was hot when it was measured last.
+        proxy.measure_nothing();
+        measured("False").await?;
         // kube-scheduler, which knows of requests alone, likes the emptiest node best. Its Job keeps this one off it.
         for node in ["fake-0002", "fake-0003"] {
             let mut job = played(node, "30");

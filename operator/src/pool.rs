@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use scavenger_planner::{
     node_use::UsageReport,
-    report::PoolReport,
+    report::{Measuring, PoolReport},
     resources::{CPU, MEMORY, Resources, is_in_bytes},
     values::{Key, Name, Phase},
 };
@@ -116,14 +116,26 @@ fn unjudged_pods(pool: &PoolReport<'_>, now: Timestamp) -> Condition {
 
 /// Whether memory pressure is seen in time.
 fn memory_measured(pool: &PoolReport<'_>, now: Timestamp) -> Condition {
-    if pool.measures_memory {
-        let message =
-            "ScavengerJobs go when their node uses more than 90% of its memory, as metrics.k8s.io tells";
-        return condition(MEMORY_MEASURED, true, "MetricsApi", message, now);
-    }
-    let message = "metrics.k8s.io is not served: ScavengerJobs go when their node reports a pressure condition, which \
-                   can be too late where the kubelet has hard eviction thresholds only: set soft ones";
-    condition(MEMORY_MEASURED, false, "PressureConditionsOnly", message, now)
+    let pressure = "ScavengerJobs go when their node reports a pressure condition, which can be too late where the kubelet \
+                    has hard eviction thresholds only: set soft ones";
+    let (is, reason, message) = match pool.measuring_memory {
+        Measuring::Yes => {
+            let message =
+                "ScavengerJobs go when their node uses more than 90% of its memory, as metrics.k8s.io tells";
+            (true, "MetricsApi", message.to_owned())
+        }
+        Measuring::No => {
+            (false, "PressureConditionsOnly", format!("metrics.k8s.io is not served: {pressure}"))
+        }
+        Measuring::NotSince(since) => {
+            let message = format!(
+                "metrics.k8s.io has measured no node since {since:.0}; nodes whose memory was short at their last measurement \
+                 stay closed to ScavengerJobs, and all others are open; until it measures again, {pressure}"
+            );
+            (false, "NothingMeasured", message)
+        }
+    };
+    condition(MEMORY_MEASURED, is, reason, &message, now)
 }
 
 /// Whether ScavengerJobs that are to run under the supervisor do; none in a pool that has none.

@@ -79,7 +79,11 @@ impl Planner {
             Observation::Usage(usage) => {
                 self.node_use.set_nodes(usage.as_deref());
                 let changed = self.causes.measured_memory.set(usage, &self.capacity, now);
-                let changed: Vec<Name> = changed.into_iter().map(|(name, _)| name).collect();
+                self.close_or_open(&changed);
+            }
+            Observation::UsageNotServed => {
+                self.node_use.set_nodes(None);
+                let changed = self.causes.measured_memory.forget();
                 self.close_or_open(&changed);
             }
             Observation::PodUsage(usage) => {

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-pub use crate::queue::QueueEntry;
 use crate::{
     Counts, Planner,
     causes::left_pool,
@@ -14,6 +13,7 @@ use crate::{
     resources::Resources,
     values::{Key, Name, PreemptionMode, Reason, Settings},
 };
+pub use crate::{causes::measured_memory::Measuring, queue::QueueEntry};
 
 /// What the steps of one plan did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,8 +75,8 @@ pub struct PoolReport<'a> {
     /// Why starts go without the supervisor, one message for each namespace where it could not be started; none if the
     /// pool has no supervisor.
     pub without_supervisor: Option<Vec<&'a str>>,
-    /// True if somebody measures how much memory nodes really use.
-    pub measures_memory: bool,
+    /// Whether somebody measures how much memory nodes really use.
+    pub measuring_memory: Measuring,
     /// How nodes that are counted by use stand; none with accounting Requests.
     pub usage: Option<UsageReport<'a>>,
 }
@@ -157,7 +157,7 @@ impl Planner {
                 .ok()
                 .and_then(|settings| settings.supervisor.as_ref())
                 .map(|_| self.supervisors.held().collect()),
-            measures_memory: self.causes.measured_memory.is_measured(),
+            measuring_memory: self.causes.measured_memory.measuring(),
             usage: settings.ok().and_then(|settings| self.node_use.report(settings, &self.capacity, now)),
         }
     }

@@ -153,6 +153,7 @@ impl Cluster {
             | Observation::VolumeGone(_)
             | Observation::VolumesKnown(_)
             | Observation::Usage(_)
+            | Observation::UsageNotServed
             | Observation::PodUsage(_)
             | Observation::RememberedUse(_)
             | Observation::Report(_)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::SignedDuration;
 use scavenger_planner::{
     node_use::{DryRun, UsageReport},
-    report::GroupReport,
+    report::{GroupReport, Measuring},
     resources::Resources,
     values::{Attempt, Demand, Measured, Outcome, Placement},
 };
@@ -458,7 +458,7 @@ fn figures(allocatable: &Resources, used: &Resources, groups: Vec<GroupReport<'_
         nodes_to_avoid: &none,
         closed_nodes: Vec::new(),
         without_supervisor: None,
-        measures_memory: false,
+        measuring_memory: Measuring::No,
         usage: None,
     };
     metrics.pool(&pool, Timestamp::from_second(100).unwrap());

@@ -19,6 +19,10 @@ const EVERY: Duration = Duration::from_secs(15);
 /// What is older than this says nothing about now.
 const OLDEST: SignedDuration = SignedDuration::from_mins(2);
 
+/// Readings in a row, five minutes, after which what is not served has been taken away for good. An installer that deletes
+/// the API service of metrics-server and makes it again needs seconds.
+const NOT_SERVED: u32 = 20;
+
 /// A metrics-server that hangs must not keep what it says afterwards from being read.
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -72,20 +76,15 @@ pub(super) async fn follow(client: Client, store: Option<Store>, sender: mpsc::S
     }
     let mut every = tokio::time::interval(EVERY);
     every.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut measured = false;
+    let mut told = Told::default();
     let pods = format!("pods?labelSelector={LABEL_JOB_UID}");
     loop {
         every.tick().await;
-        let nodes = read(&client, "nodes").await.map(nodes);
-        // Nothing that stays nothing is no news.
-        if nodes.is_none() && !measured {
-            continue;
-        }
-        measured = nodes.is_some();
-        if sender.send(Message::Seen(Observation::Usage(nodes))).await.is_err() {
+        let Some(observation) = told.next(read(&client, "nodes").await) else { continue };
+        if sender.send(Message::Seen(observation)).await.is_err() {
             return;
         }
-        if let Some(pods) = read(&client, &pods).await
+        if let Answer::List(pods) = read(&client, &pods).await
             && sender.send(Message::Seen(Observation::PodUsage(self::pods(pods)))).await.is_err()
         {
             return;
@@ -93,21 +92,61 @@ pub(super) async fn follow(client: Client, store: Option<Store>, sender: mpsc::S
     }
 }
 
-/// What was measured lately; none if nobody measures, or does not tell.
-async fn read<T: DeserializeOwned>(client: &Client, what: &str) -> Option<Vec<T>> {
-    let request = http::Request::get(format!("{API}/{what}")).body(Vec::new()).ok()?;
+/// What became of a reading.
+#[derive(Debug)]
+enum Answer<T> {
+    List(Vec<T>),
+    /// Nobody serves it.
+    NotServed,
+    /// Whoever serves it is down, too slow, or refuses.
+    No,
+}
+
+/// What the planner was told.
+#[derive(Debug, Default)]
+struct Told {
+    /// True if it was told that somebody measures, or should.
+    anything: bool,
+    /// In how many readings in a row nobody has served it since then.
+    not_served: u32,
+}
+
+impl Told {
+    /// What a reading of nodes means; nothing if it is no news.
+    fn next(&mut self, answer: Answer<Node>) -> Option<Observation> {
+        let not_served = self.not_served;
+        self.not_served = 0;
+        match answer {
+            Answer::NotServed if !self.anything => return None,
+            Answer::NotServed if not_served + 1 >= NOT_SERVED => {
+                self.anything = false;
+                return Some(Observation::UsageNotServed);
+            }
+            Answer::NotServed => self.not_served = not_served + 1,
+            Answer::List(_) | Answer::No => self.anything = true,
+        }
+        Some(Observation::Usage(match answer {
+            Answer::List(list) => Some(nodes(list)),
+            Answer::NotServed | Answer::No => None,
+        }))
+    }
+}
+
+/// What was measured lately.
+async fn read<T: DeserializeOwned>(client: &Client, what: &str) -> Answer<T> {
+    let Ok(request) = http::Request::get(format!("{API}/{what}")).body(Vec::new()) else { return Answer::No };
     let answer = tokio::time::timeout(LIMIT, client.request::<List<T>>(request)).await;
     let Ok(answer) = answer else {
         warn!(what, seconds = LIMIT.as_secs(), "what is measured was not answered in time");
-        return None;
+        return Answer::No;
     };
     match answer {
-        Ok(list) => Some(list.items),
-        // Not served, or by something that is down.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 503) => None,
+        Ok(list) => Answer::List(list.items),
+        Err(kube::Error::Api(status)) if status.code == 404 => Answer::NotServed,
+        Err(kube::Error::Api(status)) if status.code == 503 => Answer::No,
         Err(error) => {
             warn!(error = shown(&error.to_string()), what, "what is measured could not be read");
-            None
+            Answer::No
         }
     }
 }
@@ -160,6 +199,28 @@ mod tests {
             "kind": "NodeMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": items,
         });
         serde_json::from_value::<List<T>>(list).unwrap().items
+    }
+
+    #[test]
+    fn a_reading_without_an_answer_is_not_the_end_of_measuring() {
+        let mut told = Told::default();
+        let is_unanswered =
+            |observation: Option<Observation>| matches!(observation, Some(Observation::Usage(None)));
+        assert!(told.next(Answer::NotServed).is_none(), "a cluster without metrics-server has no news");
+        assert!(is_unanswered(told.next(Answer::No)), "it is there, and is down");
+        for _ in 0..2 {
+            assert!(
+                matches!(told.next(Answer::List(Vec::new())), Some(Observation::Usage(Some(nodes))) if nodes.is_empty())
+            );
+            for _ in 1..NOT_SERVED {
+                assert!(is_unanswered(told.next(Answer::NotServed)), "it is being installed again");
+            }
+        }
+        assert!(matches!(told.next(Answer::NotServed), Some(Observation::UsageNotServed)));
+        assert!(told.next(Answer::NotServed).is_none(), "once is enough");
+        for _ in 0..100 {
+            assert!(is_unanswered(told.next(Answer::No)), "it is away for long, and may come back");
+        }
     }
 
     #[test]

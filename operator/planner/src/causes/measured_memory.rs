@@ -7,8 +7,11 @@
 //! Until it was measured to have come down to 85%, no ScavengerJob is added to it.
 //!
 //! A node whose memory ends is often the one whose kubelet answers too late to be measured. So a node that drops out of
-//! the measurements stays as it was for [`KEEP`], and then takes no ScavengerJob until it is measured again. Nodes that
-//! were never measured are not judged: some kubelets measure nothing.
+//! the measurements while others are measured stays as it was for [`KEEP`], and then takes no ScavengerJob until it is
+//! measured again. Nodes that were never measured are not judged: some kubelets measure nothing.
+//!
+//! Where nothing at all is measured for a while (metrics-server starts again, or hangs), that says nothing of any node: those
+//! stay closed that were short of memory at their last measurement, and all others are open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,18 +36,33 @@ const KEEP: SignedDuration = SignedDuration::from_mins(5);
 /// What was measured, and on which nodes ScavengerJobs are going because of it.
 #[derive(Debug, Default)]
 pub(crate) struct MeasuredMemory {
-    /// True if somebody measures.
-    any: bool,
-    /// When each node was in the measurements last.
-    measured: BTreeMap<Name, Timestamp>,
-    /// Nodes that use more than their share.
+    measuring: Measuring,
+    /// The nodes that were measured once.
+    measured: BTreeSet<Name>,
+    /// Since when each of them is missing in the measurements, in which others are.
+    missing: BTreeMap<Name, Timestamp>,
+    /// Nodes that used more than their share when they were measured last.
     hot: BTreeMap<Name, Usage>,
-    /// Nodes to which none may be added: those, and those that have not come down far enough yet.
+    /// Those, and those that had not come down far enough.
+    short: BTreeSet<Name>,
+    /// Nodes to which none may be added: those, and those that are missing for too long.
     full: BTreeSet<Name>,
     /// Nodes on which ScavengerJobs are going.
     relieving: BTreeSet<Name>,
     /// When the last of them was gone.
     relieved: BTreeMap<Name, Timestamp>,
+}
+
+/// Whether somebody measures how much memory nodes really use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Measuring {
+    /// Nobody does.
+    #[default]
+    No,
+    /// Somebody does.
+    Yes,
+    /// Nothing has been measured since then, although somebody should.
+    NotSince(Timestamp),
 }
 
 impl MeasuredMemory {
@@ -53,58 +71,80 @@ impl MeasuredMemory {
         self.full.contains(node)
     }
 
-    /// True if somebody measures how much memory nodes really use.
-    pub(crate) fn is_measured(&self) -> bool {
-        self.any
+    /// Whether somebody measures how much memory nodes really use.
+    pub(crate) fn measuring(&self) -> Measuring {
+        self.measuring
     }
 
-    /// Takes in what was measured, and returns the nodes that became full, or have come down far enough.
+    /// Takes in what was measured, and returns the nodes that became full, or have come down far enough. Where nothing was
+    /// measured, of no node either, there is no answer.
     pub(crate) fn set(
         &mut self,
         usage: Option<Vec<Usage>>,
         capacity: &Capacity,
         now: Timestamp,
-    ) -> Vec<(Name, bool)> {
-        self.any = usage.is_some();
-        let (mut hot, mut full) = match &usage {
-            Some(_) => (self.hot.clone(), self.full.clone()),
-            None => Default::default(),
-        };
-        if usage.is_none() {
-            self.measured.clear();
+    ) -> Vec<Name> {
+        match usage.filter(|usage| !usage.is_empty()) {
+            Some(usage) => self.take_in(usage, capacity, now),
+            None => {
+                if !matches!(self.measuring, Measuring::NotSince(_)) {
+                    self.measuring = Measuring::NotSince(now);
+                }
+                self.missing.clear();
+            }
+        }
+        for known in [&mut self.measured, &mut self.short] {
+            known.retain(|node| capacity.node(node).is_some());
+        }
+        self.hot.retain(|node, _| self.measured.contains(node));
+        let is_missing = |since: &Timestamp| now.duration_since(*since) > KEEP;
+        let missing = self.missing.iter().filter(|(_, since)| is_missing(since)).map(|(node, _)| node);
+        let full = self.short.iter().chain(missing).cloned().collect();
+        self.change_full(full)
+    }
+
+    /// Nobody measures any more: nothing is known of any node. Returns the nodes that were full.
+    pub(crate) fn forget(&mut self) -> Vec<Name> {
+        let changed = self.change_full(BTreeSet::new());
+        *self = Self { relieving: std::mem::take(&mut self.relieving), ..Self::default() };
+        changed
+    }
+
+    fn change_full(&mut self, full: BTreeSet<Name>) -> Vec<Name> {
+        let changed = self.full.symmetric_difference(&full).cloned().collect();
+        // A node that was relieved and came down needs no memory of it.
+        self.relieved.retain(|node, _| full.contains(node));
+        self.full = full;
+        changed
+    }
+
+    fn take_in(&mut self, usage: Vec<Usage>, capacity: &Capacity, now: Timestamp) {
+        self.measuring = Measuring::Yes;
+        let mut missing: BTreeMap<Name, Timestamp> = BTreeMap::new();
+        for node in &self.measured {
+            missing.insert(node.clone(), self.missing.get(node).copied().unwrap_or(now));
         }
         let target = Share::from_fraction(TARGET);
         let limits = limits();
-        for usage in usage.into_iter().flatten() {
+        for usage in usage {
             let Some(room) = capacity.node(&usage.node) else { continue };
+            let node = usage.node.clone();
             let whole = room.node.allocatable.memory_bytes;
             let is_hot = !limits.suffices(&memory(usage.memory_bytes), &memory(whole));
-            let is_full = is_hot || (self.is_full(&usage.node) && usage.memory_bytes > target.of(whole));
-            self.measured.insert(usage.node.clone(), now);
-            hot.remove(&usage.node);
-            full.remove(&usage.node);
-            if is_full {
-                full.insert(usage.node.clone());
-            }
-            if is_hot {
-                hot.insert(usage.node.clone(), usage);
-            }
+            let is_short = is_hot || (self.is_full(&node) && usage.memory_bytes > target.of(whole));
+            match is_hot {
+                true => self.hot.insert(node.clone(), usage),
+                false => self.hot.remove(&node),
+            };
+            match is_short {
+                true => self.short.insert(node.clone()),
+                false => self.short.remove(&node),
+            };
+            missing.remove(&node);
+            self.measured.insert(node);
         }
-        self.measured.retain(|node, _| capacity.node(node).is_some());
-        let is_there = |node: &Name| self.measured.contains_key(node);
-        hot.retain(|node, _| is_there(node));
-        full.retain(is_there);
-        for (node, measured) in &self.measured {
-            if now.duration_since(*measured) > KEEP {
-                full.insert(node.clone());
-            }
-        }
-        let changed = self.full.symmetric_difference(&full);
-        let changed = changed.map(|name| (name.clone(), full.contains(name))).collect();
-        // A node that was relieved and came down needs no memory of it.
-        self.relieved.retain(|node, _| full.contains(node));
-        (self.hot, self.full) = (hot, full);
-        changed
+        missing.retain(|node, _| capacity.node(node).is_some());
+        self.missing = missing;
     }
 }
 

@@ -41,8 +41,10 @@ pub enum Observation {
     VolumeGone(Name),
     /// True once all PersistentVolumes were listed, and before anybody says otherwise; false while that fails.
     VolumesKnown(bool),
-    /// How much memory nodes really use; none if nobody measures it.
+    /// How much cpu and memory nodes really use; none if that was asked and not answered.
     Usage(Option<Vec<Usage>>),
+    /// Nobody measures what nodes and pods use.
+    UsageNotServed,
     /// What pods of ScavengerJobs really use.
     PodUsage(Vec<PodUsage>),
     /// What the planner before this one learned of the use of nodes.

@@ -2,6 +2,7 @@
 
 use scavenger_planner::{
     fixtures::{node, pod, seconds, settings, sj},
+    report::Measuring,
     values::{Observation, Phase, Reason, Usage, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Workload};
@@ -19,6 +20,10 @@ fn cluster() -> Cluster {
         cluster.run_until_phase(name, Phase::Running);
     }
     cluster
+}
+
+fn measuring(cluster: &Cluster) -> Measuring {
+    cluster.planner.pool_report(cluster.now).measuring_memory
 }
 
 /// Node n1 was just measured to use so many MiB.
@@ -44,7 +49,7 @@ fn the_cheapest_go_until_what_they_asked_for_would_do() {
     measure(&mut cluster, 8990);
     cluster.run_for(seconds(10));
     assert_eq!(interrupted(&cluster), Vec::<&str>::new(), "less than 90%");
-    assert!(cluster.planner.pool_report(cluster.now).measures_memory);
+    assert_eq!(measuring(&cluster), Measuring::Yes);
     // 9,800 of 10,000: 1,300 must go to reach 85%.
     measure(&mut cluster, 9800);
     cluster.run_for(seconds(10));
@@ -115,12 +120,71 @@ fn none_comes_back_before_the_node_has_come_down() {
 #[test]
 fn without_a_measurement_nobody_goes() {
     let mut cluster = cluster();
-    assert!(!cluster.planner.pool_report(cluster.now).measures_memory);
-    measure(&mut cluster, 100);
+    assert_eq!(measuring(&cluster), Measuring::No);
     cluster.planner.observe(Observation::Usage(None), cluster.now);
-    assert!(!cluster.planner.pool_report(cluster.now).measures_memory);
+    let since = cluster.now;
+    cluster.run_for(seconds(60));
+    cluster.planner.observe(Observation::Usage(None), cluster.now);
+    assert_eq!(measuring(&cluster), Measuring::NotSince(since));
     cluster.run_for(seconds(60));
     assert!(interrupted(&cluster).is_empty());
+}
+
+/// What a metrics-server says that is away, or has just been started.
+const NO_ANSWER: [Option<Vec<Usage>>; 2] = [None, Some(Vec::new())];
+
+#[test]
+fn a_node_that_was_hot_when_nothing_was_measured_any_more_stays_closed() {
+    for mib in [9800, 8990] {
+        for no_answer in NO_ANSWER {
+            let mut cluster = cluster();
+            measure(&mut cluster, 9800);
+            cluster.run_for(seconds(5));
+            // Below 90%, and not down to 85%, is not down either.
+            measure(&mut cluster, mib);
+            let since = cluster.now;
+            // Half an hour, and no cliff in it: not the hot node opens, and not the other closes.
+            for _ in 0..120 {
+                cluster.planner.observe(Observation::Usage(no_answer.clone()), cluster.now);
+                cluster.settle();
+                cluster.run_for(seconds(15));
+            }
+            assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
+            assert_eq!(measuring(&cluster), Measuring::NotSince(since));
+            cluster.submit(sj("elsewhere").only_on("name", "n2"), work(10));
+            cluster.run_until_phase("elsewhere", Phase::Completed);
+            measure(&mut cluster, 5000);
+            assert_eq!(measuring(&cluster), Measuring::Yes);
+            cluster.run_until_phase("a", Phase::Running);
+        }
+    }
+}
+
+#[test]
+fn after_a_while_without_measurements_none_is_missing_at_once() {
+    for no_answer in NO_ANSWER {
+        let mut cluster = cluster();
+        measure(&mut cluster, 5000);
+        measure_only_the_other(&mut cluster);
+        for _ in 0..40 {
+            cluster.run_for(seconds(15));
+            cluster.planner.observe(Observation::Usage(no_answer.clone()), cluster.now);
+        }
+        // It begins again with some nodes, as metrics-server does.
+        measure_only_the_other(&mut cluster);
+        cluster.submit(sj("early").only_on("name", "n1"), work(10));
+        cluster.run_until_phase("early", Phase::Completed);
+        for _ in 0..21 {
+            cluster.run_for(seconds(15));
+            measure_only_the_other(&mut cluster);
+        }
+        cluster.submit(sj("late").only_on("name", "n1"), work(10));
+        cluster.run_for(seconds(60));
+        assert_eq!(cluster.waits("late"), Some(WaitingReason::NoCapacity));
+        // What it is missing in comes to an end: it was not short of memory when it was measured.
+        cluster.planner.observe(Observation::Usage(no_answer), cluster.now);
+        cluster.run_until_phase("late", Phase::Completed);
+    }
 }
 
 /// Node n2 was just measured, and n1 was not.
@@ -164,7 +228,8 @@ fn a_node_that_was_not_measured_for_long_counts_as_full() {
     // Some nodes are never measured: those of a virtual kubelet, say.
     cluster.run_until_phase("unmeasured", Phase::Completed);
     // Where nobody measures any more, measurements keep nobody out.
-    cluster.planner.observe(Observation::Usage(None), cluster.now);
+    cluster.planner.observe(Observation::UsageNotServed, cluster.now);
+    assert_eq!(measuring(&cluster), Measuring::No);
     cluster.run_until_phase("late", Phase::Completed);
     assert!(interrupted(&cluster).is_empty());
 }
@@ -181,4 +246,16 @@ fn those_on_a_full_node_can_still_go_for_a_pending_pod() {
     cluster.create_pod(owner, seconds(100));
     cluster.run_until("it has a node", |cluster| cluster.pod("owner").is_some_and(|pod| pod.node.is_some()));
     assert_eq!(interrupted(&cluster), ["a", "b", "dear"]);
+}
+
+#[test]
+fn what_is_not_served_any_more_keeps_nobody_out() {
+    let mut cluster = cluster();
+    measure(&mut cluster, 9800);
+    cluster.run_for(seconds(5));
+    cluster.planner.observe(Observation::Usage(None), cluster.now);
+    cluster.run_for(seconds(60));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity));
+    cluster.planner.observe(Observation::UsageNotServed, cluster.now);
+    cluster.run_until_phase("a", Phase::Running);
 }
