@@ -61,6 +61,7 @@ pub(crate) fn replacing(
         finish_time: new.finish_time.map(Time),
         not_before: new.not_before.map(Time),
         failed_starts: new.failed_starts.into(),
+        refused_since: new.refused_since.map(Time),
         attempt: new.attempt.as_deref().map(entry),
         attempts: match ended {
             Some(ended) => appended(history, entry(ended)),
@@ -273,6 +274,7 @@ pub(crate) fn from_crd(status: Option<&crd::ScavengerJobStatus>) -> ScavengerJob
         finish_time: status.finish_time.as_ref().map(|time| time.0),
         not_before: status.not_before.as_ref().map(|time| time.0),
         failed_starts: clamped(status.failed_starts),
+        refused_since: status.refused_since.as_ref().map(|time| time.0),
         attempt: status.attempt.as_ref().map(|ended| Box::new(attempt(ended))),
     }
 }
@@ -589,6 +591,7 @@ mod tests {
             finish_time: None,
             not_before: Some(at(40)),
             failed_starts: 5,
+            refused_since: Some(at(35)),
             attempt: Some(Box::new(attempt)),
         };
         assert_eq!(from_crd(Some(&stored(&full))), full);

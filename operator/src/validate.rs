@@ -162,6 +162,7 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec) -> Result<Settings, SpecError> 
         pending_timeout: signed(spec.pending_timeout),
         start_deadline: signed(spec.start_deadline),
         reference_grace: signed(spec.reference_grace),
+        refusal_grace: signed(spec.refusal_grace),
         interruption_backoff: signed(spec.interruption_backoff),
         reserve_after: signed(spec.reserve_after),
         priority_steps: spec.priority_steps,
@@ -559,7 +560,7 @@ mod tests {
             {
                 prop_assert!((SignedDuration::from_secs(1)..=LONGEST).contains(&checked.interruption_after));
             }
-            let pool = serde_json::json!({ "startDeadline": text, "referenceGrace": text, "reserveAfter": text });
+            let pool = serde_json::json!({ "startDeadline": text, "referenceGrace": text, "refusalGrace": text, "reserveAfter": text });
             if let Ok(pool) = serde_json::from_value::<ScavengerPoolSpec>(pool) {
                 let settings = settings(&pool).unwrap();
                 prop_assert!((SignedDuration::ZERO..=LONGEST).contains(&settings.start_deadline));

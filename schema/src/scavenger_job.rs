@@ -601,6 +601,9 @@ pub struct ScavengerJobStatus {
     /// Withdrawals and failed starts in a row; the delay before the next attempt grows with it.
     #[serde(default)]
     pub failed_starts: i64,
+    /// Since when admission has refused each start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_since: Option<Time>,
     /// The active attempt, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,

@@ -93,6 +93,12 @@ pub struct ScavengerPoolSpec {
     #[schemars(schema_with = "shapes::duration")]
     pub reference_grace: Duration,
 
+    /// A ScavengerJob whose Job or pods are refused by admission (policies, webhooks, LimitRanges, Pod Security) is tried
+    /// again, and fails once each start was refused for this time.
+    #[serde(default = "default_refusal_grace")]
+    #[schemars(schema_with = "shapes::duration")]
+    pub refusal_grace: Duration,
+
     /// How long a ScavengerJob waits at least after an interruption before its next attempt.
     #[serde(default = "default_interruption_backoff")]
     #[schemars(schema_with = "shapes::duration")]
@@ -602,6 +608,10 @@ fn default_reference_grace() -> Duration {
     seconds(30)
 }
 
+fn default_refusal_grace() -> Duration {
+    seconds(24 * 3600)
+}
+
 fn default_interruption_backoff() -> Duration {
     seconds(30)
 }
@@ -621,6 +631,7 @@ impl Default for ScavengerPoolSpec {
             pending_timeout: default_pending_timeout(),
             start_deadline: default_start_deadline(),
             reference_grace: default_reference_grace(),
+            refusal_grace: default_refusal_grace(),
             interruption_backoff: default_interruption_backoff(),
             reserve_after: default_reserve_after(),
             priority_steps: default_priority_steps(),
@@ -657,8 +668,8 @@ pub struct ScavengerPoolStatus {
     pub update_time: Option<Time>,
     /// Conditions Ready (false with the reason while nothing can be admitted), UnjudgedPods (true while pending
     /// pods wait for which nothing is interrupted, since not all of their constraints can be judged),
-    /// MemoryMeasured (false: only pressure conditions of nodes are seen) and, in a pool with `spec.supervisor`,
-    /// SupervisorStarts (false: ScavengerJobs run without the supervisor because it could not be started).
+    /// MemoryMeasured (false: only pressure conditions of nodes are seen; the message says since when) and, in a pool
+    /// with `spec.supervisor`, SupervisorStarts (false: ScavengerJobs run without the supervisor because it could not be started).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "shapes::conditions")]
     pub conditions: Vec<Condition>,

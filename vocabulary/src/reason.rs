@@ -57,7 +57,8 @@ reasons! {
     ContainerNotCreated,
     /// It ran for as long as `spec.activeDeadlineSeconds` allows.
     DeadlineExceeded,
-    /// The API server refuses the Job or its pods (Pod Security, LimitRange, ...).
+    /// Withdrawn: the API server refuses the Job or its pods (Pod Security, LimitRange, an admission policy or webhook). The
+    /// ScavengerJob fails once each start was refused for `refusalGrace`.
     Refused,
     /// A Job of the attempt's name exists that is not the operator's.
     NameTaken,

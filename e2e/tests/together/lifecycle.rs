@@ -196,7 +196,7 @@ fn a_quota_that_is_used_up_holds_it_until_there_is_room() {
 }
 
 #[test]
-fn a_limit_of_the_namespace_fails_it_with_the_servers_sentence() {
+fn a_limit_of_the_namespace_holds_it_with_the_servers_sentence() {
     run("limit-range", |world| async move {
         world.claim("data").await?;
         let limits = json!({
@@ -205,11 +205,17 @@ fn a_limit_of_the_namespace_fails_it_with_the_servers_sentence() {
         });
         world.create::<LimitRange>(limits).await?;
         world.create::<ScavengerJob>(counter("count", 10)).await?;
-        let job = world.phase("count", Phase::Failed).await?;
-        ensure!(reason(&job) == Reason::Refused.name(), "{:?}", status(&job));
+        let refused = |job: &ScavengerJob| reason(job) == WaitingReason::Refused.name();
+        let job = world.job_until("count", "Refused", refused).await?;
         let sentence = "maximum memory usage per Container is 8Mi, but limit is 16Mi";
         ensure!(message(&job).contains(sentence), "{:?}", status(&job));
-        nothing_is_left(world).await
+        ensure!(status(&job).refused_since.is_some(), "{:?}", status(&job));
+        ensure!(status(&job).attempts[0].outcome == Some(Outcome::Withdrawn), "{:?}", status(&job));
+        nothing_is_left(world).await?;
+        world.api::<LimitRange>().delete("small", &DeleteParams::default()).await?;
+        let job = world.phase("count", Phase::Completed).await?;
+        ensure!(status(&job).refused_since.is_none(), "{:?}", status(&job));
+        Ok(())
     });
 }
 

@@ -37,6 +37,7 @@ fn waits_alone(job: &JobView) -> bool {
                 | WaitingReason::Suspended
                 | WaitingReason::NodeUnreachable
                 | WaitingReason::NeverFits
+                | WaitingReason::Refused
         )
     );
     is_its_own || fails_to_start(job)

@@ -101,7 +101,8 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
             | WaitingReason::VolumeInUse
             | WaitingReason::VolumeUnknown
             | WaitingReason::NodeUnreachable
-            | WaitingReason::NamespaceTerminating,
+            | WaitingReason::NamespaceTerminating
+            | WaitingReason::Refused,
         )
         | None => wait(status, said(job), input),
     };

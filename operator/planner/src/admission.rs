@@ -10,9 +10,11 @@ use crate::{
     causes::{self, Standing},
     known::{active_attempt, earlier},
     loss::Loss,
-    queue::{Loan, Room, Started, Starting},
+    queue::{self, Loan, Room, Started, Starting},
     report::Ordered,
-    values::{Key, Reason, Settings},
+    seen::Tracked,
+    starting,
+    values::{Key, Reason, Settings, Waiting, WaitingReason},
 };
 
 impl Planner {
@@ -85,6 +87,22 @@ impl Planner {
         }
         self.take_back(&walk.taken_back, now, actions, ordered);
         admitted
+    }
+
+    /// The active attempt is to be withdrawn: what that says of others in its namespace.
+    pub(crate) fn note_withdrawal(&mut self, key: &Key, message: &str, waiting: &Waiting, now: Timestamp) {
+        let Some(sj) = self.seen.get(key).map(Tracked::sj) else { return };
+        let Some(attempt) = active_attempt(sj) else { return };
+        let must_request = starting::must_request(attempt, message);
+        if waiting.reason == WaitingReason::Refused {
+            self.queue.deny(key, sj.spec_hash, waiting, &self.capacity, now);
+        } else if queue::is_held_for(waiting.reason) {
+            let claims = self.seen.claims_without_volume(sj);
+            self.queue.refuse(key, (&attempt.demand, &claims), waiting, &self.capacity, now);
+        }
+        if must_request {
+            self.count_by_requests(&key.namespace, now);
+        }
     }
 
     /// Finds out when the first borrower that is terminating should have given back what was lent to it: whatever hangs

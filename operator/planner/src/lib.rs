@@ -328,6 +328,11 @@ impl Planner {
             };
             let pods = &attachments.pods;
             self.promises.follow(key, &mut tracked.promise, &attempt, pods, is_starting, nodes);
+            let pods_seen = attachments.evidence(Some(&attempt)).pods_seen();
+            let was_taken = is_starting && pods_seen >= attempt.demand.pod_count as usize;
+            if was_taken && tracked.memory.taken.replace(attempt.number) != Some(attempt.number) {
+                self.queue.taken(&key.namespace, &self.capacity);
+            }
             let of_attempt =
                 pods.values().filter(|pod| pod.owner.as_ref().is_some_and(|(_, n)| *n == attempt.number));
             // What the pool adds closes no node, and is not the user's command.
@@ -368,27 +373,18 @@ impl Planner {
         // A started attempt keeps what it is promised until its pods are seen; preparing needs it, too.
         let keeps_promise = active_attempt(known.sj).is_some()
             || matches!(next, Next::Do(Task::Prepare { .. }) | Next::Change(Transition::Start));
-        let (mut refused, mut must_request) = (None, false);
-        let next = match next {
-            Next::Change(transition) => {
-                if let Transition::Withdraw(ending, waiting) = &transition
-                    && let Some(attempt) = active_attempt(known.sj)
-                {
-                    must_request = starting::must_request(attempt, &ending.message);
-                    if queue::is_held_for(waiting.reason) {
-                        let claims = self.seen.claims_without_volume(known.sj);
-                        refused = Some((attempt.demand.clone(), claims, waiting.clone()));
-                    }
-                }
-                Next::Do(transition::apply(&known, transition))
+        let withdrawn = match &next {
+            Next::Change(Transition::Withdraw(ending, waiting)) => {
+                Some((ending.message.clone(), waiting.clone()))
             }
+            _ => None,
+        };
+        let next = match next {
+            Next::Change(transition) => Next::Do(transition::apply(&known, transition)),
             next => next,
         };
-        if let Some((demand, claims, waiting)) = refused {
-            self.queue.refuse(key, (&demand, &claims), &waiting, &self.capacity, now);
-        }
-        if must_request {
-            self.count_by_requests(&key.namespace, now);
+        if let Some((message, waiting)) = withdrawn {
+            self.note_withdrawal(key, &message, &waiting, now);
         }
         Some((next, keeps_promise))
     }

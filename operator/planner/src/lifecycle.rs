@@ -9,6 +9,7 @@ use crate::{
     known::{Known, earlier, later},
     leftovers, lost_work,
     next::{Next, Transition},
+    starting,
     values::{Job, Reason, WaitingReason},
     waiting,
 };
@@ -62,6 +63,7 @@ pub fn after_refusal(known: &Known<'_>, refusal: Failure) -> Next {
         Failure::NameTaken(message) if is_active => {
             Next::Change(Transition::give_up(Reason::NameTaken, message))
         }
+        Failure::Refused(message) if is_active => Next::Change(starting::denied(known, message)),
         Failure::Refused(message) => Next::Change(Transition::fail(Reason::Refused, message)),
         Failure::QuotaExceeded(message) if is_active => {
             Next::Change(Transition::withdraw(WaitingReason::QuotaExceeded, message))

@@ -41,6 +41,8 @@ pub struct Memory {
     pub create_failure: Option<CreateFailure>,
     /// Newest events of the pods that did not start in time, and when they were read.
     pub pod_events: Option<PodEvents>,
+    /// The attempt whose pods were all made.
+    pub taken: Option<u32>,
     /// Since when the active attempt's Job is refused for a reason that may pass, and the newest of the sentences.
     pub not_made: Option<(Timestamp, String)>,
     /// Live reads that found no Job although pods of the attempt are left.

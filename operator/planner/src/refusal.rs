@@ -10,8 +10,9 @@ pub enum Refusal {
     Terminating,
     /// The service account does not exist. What the spec refers to is looked up before a start, and there it is judged.
     Reference,
-    /// The object will never be taken: Pod Security, LimitRange, an admission policy, an invalid field.
-    Final,
+    /// Admission refuses the object: Pod Security, a LimitRange, a quota that wants a field, an admission policy or webhook, an
+    /// invalid field. Neither the reason nor the words say whether the ScavengerJob is at fault, or whoever made the rule.
+    Denied,
     /// It may pass, and is not the ScavengerJob's fault.
     Passing,
 }
@@ -19,7 +20,7 @@ pub enum Refusal {
 /// What the API server may say with 403 although another day it would take the very same object.
 ///
 /// Our own policies are among it: they refuse what the operator and the Job controller make only where these have other
-/// names than the policies know, which is for admins to mend, and must not fail everything that waits.
+/// names than the policies know, which is for admins to mend, and must never fail what waits.
 const PASSING: [&str; 6] = [
     "ValidatingAdmissionPolicy 'scavenger-",
     "cannot create resource",
@@ -40,8 +41,11 @@ pub fn judge(sentence: &str) -> Refusal {
         Refusal::Reference
     } else if PASSING.iter().any(|passing| sentence.contains(passing)) {
         Refusal::Passing
-    } else if sentence.contains(" is forbidden: ") || sentence.contains(" is invalid: ") {
-        Refusal::Final
+    } else if [" is forbidden: ", " is invalid: ", " denied the request"]
+        .iter()
+        .any(|part| sentence.contains(part))
+    {
+        Refusal::Denied
     } else {
         Refusal::Passing
     }
@@ -89,19 +93,19 @@ mod tests {
             ),
             (
                 r#"pods "a-1-0-x" is forbidden: violates PodSecurity "restricted:latest": seccompProfile"#,
-                Refusal::Final,
+                Refusal::Denied,
             ),
             (
                 r#"pods "a-1-0-x" is forbidden: maximum cpu usage per Container is 10m, but limit is 20m"#,
-                Refusal::Final,
+                Refusal::Denied,
             ),
             (
                 r#"pods "a-1-0-x" is forbidden: failed quota: small: must specify limits.nvidia.com/gpu"#,
-                Refusal::Final,
+                Refusal::Denied,
             ),
             (
                 r#"pods "a-1-0-x" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"#,
-                Refusal::Final,
+                Refusal::Denied,
             ),
             (
                 r#"pods "a-1-0-x" is forbidden: ValidatingAdmissionPolicy 'scavenger-pods' with binding 'scavenger-pods' denied request: only Jobs"#,
@@ -115,7 +119,15 @@ mod tests {
                 r#"jobs.batch "a-1" is forbidden: ValidatingAdmissionPolicy 'scavenger-child-jobs' with binding 'scavenger-child-jobs' denied request: only the operator"#,
                 Refusal::Passing,
             ),
-            (r#"Pod "a-1-0-x" is invalid: spec.containers[0].image: Required value"#, Refusal::Final),
+            (
+                r#"admission webhook "rules.example.com" denied the request: label team is missing"#,
+                Refusal::Denied,
+            ),
+            (
+                r#"admission webhook "rules.example.com" denied the request without explanation"#,
+                Refusal::Denied,
+            ),
+            (r#"Pod "a-1-0-x" is invalid: spec.containers[0].image: Required value"#, Refusal::Denied),
             (
                 r#"pods "a-1-0-x" is forbidden: error looking up service account lab/me: serviceaccount "me" not found"#,
                 Refusal::Reference,
@@ -177,7 +189,7 @@ mod tests {
             (r#"pods "a-1-0-x" is forbidden: maximum cpu usage per Container is 1, but limit is 4"#, false),
         ] {
             assert_eq!(is_of_small_requests(sentence), is_so, "{sentence}");
-            assert_eq!(judge(sentence), Refusal::Final, "{sentence}");
+            assert_eq!(judge(sentence), Refusal::Denied, "{sentence}");
         }
     }
 }

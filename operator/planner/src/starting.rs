@@ -117,6 +117,19 @@ pub(crate) fn next_of_refused(known: &Known<'_>) -> Option<Next> {
     Some(Next::Change(Transition::withdraw(WaitingReason::Unscheduled, message.clone())))
 }
 
+/// Admission refuses the Job or its pods. Whoever made the rule may be wrong as well as the ScavengerJob, so it is tried again,
+/// and fails once each start was refused for the pool's `refusalGrace`.
+pub(crate) fn denied(known: &Known<'_>, message: String) -> Transition {
+    let since = known.sj.status.refused_since.unwrap_or(known.now);
+    match known.settings {
+        Ok(settings) if later(since, settings.refusal_grace) <= known.now => {
+            let message = format!("{message}; each start has been refused since {since:.0}");
+            Transition::fail(Reason::Refused, message)
+        }
+        _ => Transition::withdraw(WaitingReason::Refused, message),
+    }
+}
+
 /// True if this sentence refuses an attempt only because its pods request next to nothing, as accounting Usage makes them.
 pub(crate) fn must_request(attempt: &Attempt, sentence: &str) -> bool {
     attempt.accounting == Accounting::Usage && refusal::is_of_small_requests(sentence)
@@ -233,12 +246,12 @@ fn of_missing_pods(known: &Known<'_>, attempt: &Attempt, job: &Job, settings: &S
         // Looked up again before the next start, which gives it the time that any reference has.
         Refusal::Reference => Next::Change(Transition::give_up(Reason::ReferenceMissing, message.clone())),
         // By requests its pods would be taken: nothing is wrong with what it asks for.
-        Refusal::Final if must_request(attempt, message) => {
+        Refusal::Denied if must_request(attempt, message) => {
             let why = "a LimitRange of the namespace refuses pods that request next to nothing, as accounting Usage makes \
                        them; its ScavengerJobs are counted by requests";
             Next::Change(Transition::give_up(Reason::Refused, format!("{why}: {message}")))
         }
-        Refusal::Final => Next::Change(Transition::fail(Reason::Refused, message.clone())),
+        Refusal::Denied => Next::Change(denied(known, message.clone())),
         Refusal::Passing if now < last => Next::Wait(Some(last)),
         Refusal::Passing => withdrawn(WaitingReason::Unscheduled, message),
     }

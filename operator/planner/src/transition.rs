@@ -68,6 +68,9 @@ fn write(
     Task::WriteStatus(Box::new(StatusWrite { resource_version: sj.resource_version, status, ended, event }))
 }
 
+/// Refusals by admission that are further apart are not in a row.
+const REFUSED_IN_A_ROW: SignedDuration = SignedDuration::from_hours(1);
+
 /// The attempt that goes into the history with a write, and the event that is published after it.
 type Recorded = (Option<Attempt>, Option<Event>);
 
@@ -83,6 +86,15 @@ fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
     };
     status.admitted = Some(Admitted { waiting: None, since: known.now });
     status.not_before = None;
+    // What was refused long ago, or with another spec, is no refusal in a row.
+    let is_in_a_row = |last: &Attempt| {
+        let is_recent = |end: Timestamp| known.now < later(end, REFUSED_IN_A_ROW);
+        last.generation == known.sj.generation
+            && last.outcome == Some(Outcome::Withdrawn)
+            && last.end_time.is_some_and(is_recent)
+    };
+    status.refused_since =
+        status.refused_since.filter(|_| status.attempt.as_deref().is_some_and(is_in_a_row));
     status.supervised = supervision::of_start(known).map(|new| {
         let before = status.supervised.take().filter(|before| before.why == new.why);
         // Since when it has its status, as with any condition.
@@ -118,6 +130,7 @@ fn run(known: &Known<'_>, status: &mut ScavengerJobStatus, attempt: &Attempt, jo
         status.message = format!("{} {limit}", status.message);
     }
     status.failed_starts = 0;
+    status.refused_since = None;
     // That of an earlier attempt says nothing about this one.
     status.priority_start_over = None;
     push(&mut status.start_times, known.now);
@@ -235,6 +248,9 @@ fn withdraw(
         status.interrupted_count = status.interrupted_count.saturating_add(1);
     }
     status.phase = if status.interrupted_count > 0 { Phase::Interrupted } else { Phase::Waiting };
+    if waiting.reason == WaitingReason::Refused {
+        status.refused_since.get_or_insert(known.now);
+    }
     // One that is suspended before it runs has not shown that it cannot start.
     if waiting.reason != WaitingReason::Suspended {
         status.failed_starts = status.failed_starts.saturating_add(1);

@@ -1,5 +1,7 @@
 //! Quotas, and namespaces that are being terminated.
 
+use std::collections::BTreeSet;
+
 use scavenger_planner::{
     resources::Resources,
     values::{Job, Key, Name, ScavengerJob},
@@ -22,6 +24,9 @@ impl Cluster {
         let what = format!("jobs.batch {:?}", &*job.name);
         if self.terminating.contains(&job.namespace) {
             return Some(terminating(&what, &job.namespace));
+        }
+        if self.is_denied(&self.denied_jobs, job) {
+            return Some(denied(&what));
         }
         let jobs = self.jobs.keys().filter(|key| key.namespace == job.namespace).count();
         let used = i64::try_from(jobs).expect("few Jobs should be modelled");
@@ -59,6 +64,9 @@ impl Cluster {
         if self.terminating.contains(namespace) {
             return Some(terminating(&what, namespace));
         }
+        if self.is_denied(&self.denied_pods, &job.key) {
+            return Some(denied(&what));
+        }
         let wanted = &self.pod_templates.get(&job.uid)?.per_pod;
         let requested = if self.by_use.contains(&job.uid) { 0 } else { wanted.cpu_milli };
         if let Some(least) = self.least_cpu.get(namespace).filter(|least| requested < **least) {
@@ -84,6 +92,21 @@ impl Cluster {
         });
         short.map(|(name, hard)| exceeded(&what, name, (wanted.get(name), used.get(name), hard)))
     }
+}
+
+impl Cluster {
+    /// True if a Job of one of these ScavengerJobs has this name.
+    fn is_denied(&self, denied: &BTreeSet<Key>, job: &Key) -> bool {
+        let name = job.name.rsplit_once('-').map_or(&*job.name, |(name, _)| name);
+        denied.contains(&Key::new(job.namespace.clone(), name))
+    }
+}
+
+/// As kube-apiserver 1.36 says what a ValidatingAdmissionPolicy refuses.
+fn denied(what: &str) -> String {
+    format!(
+        "{what} is forbidden: ValidatingAdmissionPolicy 'team' with binding 'team' denied request: label team is missing"
+    )
 }
 
 /// True for a resource that no pod requests.

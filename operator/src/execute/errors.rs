@@ -20,7 +20,7 @@ pub(super) fn refusal(error: kube::Error) -> Failure {
     let kube::Error::Api(status) = &error else { return failure(error) };
     match refusal::judge(&status.message) {
         Refusal::Quota => Failure::QuotaExceeded(status.message.clone()),
-        Refusal::Final => Failure::Refused(status.message.clone()),
+        Refusal::Denied => Failure::Refused(status.message.clone()),
         _ if status.code == 400 => Failure::Refused(status.message.clone()),
         Refusal::Reference | Refusal::Passing | Refusal::Terminating => failure(error),
     }

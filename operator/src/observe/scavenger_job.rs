@@ -1,5 +1,7 @@
 //! From a ScavengerJob to the planner's value.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use kube::ResourceExt;
 use scavenger_planner::values;
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
@@ -18,10 +20,18 @@ pub(crate) fn sj(object: &ScavengerJob) -> values::ScavengerJob {
         deleting: object.metadata.deletion_timestamp.is_some(),
         has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
         folder: object.labels().get(names::LABEL_FOLDER).map(|folder| folder.as_str().into()),
+        spec_hash: spec_hash(object),
         controls: validate::controls(&object.spec),
         spec: validate::sj_spec(&object.spec).map_err(|error| error.to_string()),
         status: status::from_crd(object.status.as_ref()),
     }
+}
+
+fn spec_hash(object: &ScavengerJob) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    // A spec that cannot be written as JSON is like all others of this kind.
+    serde_json::to_string(&object.spec).unwrap_or_default().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// A ScavengerJob of which only the metadata can be read.
@@ -35,6 +45,7 @@ pub(crate) fn undecodable_sj<K: kube::Resource>(object: &K, error: String) -> va
         deleting: object.meta().deletion_timestamp.is_some(),
         has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
         folder: object.labels().get(names::LABEL_FOLDER).map(|folder| folder.as_str().into()),
+        spec_hash: 0,
         controls: values::Controls::default(),
         spec: Err(error),
         status: values::ScavengerJobStatus::default(),

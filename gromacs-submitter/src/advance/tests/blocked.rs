@@ -14,6 +14,7 @@ fn what_no_other_row_waits_for_is_told_from_capacity() {
         (WaitingReason::FolderInUse, true),
         (WaitingReason::Suspended, true),
         (WaitingReason::NeverFits, true),
+        (WaitingReason::Refused, true),
         (WaitingReason::NoCapacity, false),
         (WaitingReason::BehindInQueue, false),
         (WaitingReason::QuotaExceeded, false),

@@ -16,6 +16,11 @@
 //! - Then one probes. After each start that succeeds twice as many do at the same time; after a refusal it is one again.
 //! - The namespace is held no longer once as many may probe as may start at the same time, or if nobody of it waits.
 //!
+//! A namespace is held, too, if admission refused the starts of three ScavengerJobs with different specs and took none in
+//! between: then the rule is at fault, or what they all have in common. One probes at a time, 5 s after the last refusal, and
+//! the first that is taken ends the hold. Each that was refused waits out a delay of its own, so those that were not tried yet
+//! come first, and whatever is wrong with the specs of some keeps the others waiting for no longer than it takes to try them.
+//!
 //! Probes count among those whose last start failed, so all namespaces that are held take at most half of the start
 //! slots. ScavengerJobs that are held have no standing reservation and wait with the words of the refusal, whether there
 //! is capacity for them or not: else their reason would change each time that capacity comes or goes. Only if none of them
@@ -52,6 +57,9 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct HoldId(u64);
 
+/// So many ScavengerJobs with different specs must be refused by admission, and none be taken, until a namespace is held.
+const DENIED: usize = 3;
+
 /// The namespaces that are held.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Holds {
@@ -59,11 +67,23 @@ pub(super) struct Holds {
     holds: BTreeMap<HoldId, Hold>,
     /// The hold for which each ScavengerJob probes.
     probing: BTreeMap<Key, HoldId>,
+    /// The specs that admission refused since it took one, by namespace.
+    denied: BTreeMap<Name, BTreeSet<u64>>,
     last: u64,
 }
 
-/// A namespace, or a claim in it.
-type Scope = (Name, Option<Name>);
+/// What is held of a namespace.
+type Scope = (Name, Held);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Held {
+    /// What a quota has no room for, or everything if it is being terminated.
+    Namespace,
+    /// What mounts a claim.
+    Claim(Name),
+    /// Everything, since admission refuses it.
+    Denied,
+}
 
 /// One namespace that is held.
 #[derive(Debug, Clone)]
@@ -157,7 +177,10 @@ impl Hold {
         self.lacks_capacity = false;
         self.refusals = self.refusals.saturating_add(1);
         self.width = 1;
-        let counted = self.refusals.min(MAX_COUNTED_REFUSALS);
+        let counted = match self.scope.1 {
+            Held::Denied => 1,
+            Held::Namespace | Held::Claim(_) => self.refusals.min(MAX_COUNTED_REFUSALS),
+        };
         self.again = Some(later(now, backoff::after_failed_starts(counted, &self.scope.0)));
     }
 }
@@ -168,13 +191,15 @@ impl Holds {
         if self.ids.is_empty() {
             return None;
         }
-        let found = |claim: Option<&Name>| {
-            let id = *self.ids.get(&(namespace.clone(), claim.cloned()))?;
+        let found = |held: Held| {
+            let id = *self.ids.get(&(namespace.clone(), held))?;
             Some((id, &self.holds.get(&id)?.covers))
         };
-        let of_namespace = found(None).filter(|(_, covers)| covers.covers(demand));
-        let of_claims = || claims.iter().filter_map(|claim| found(Some(claim)));
-        let over = of_namespace.or_else(|| of_claims().find(|(_, covers)| covers.mounts_all(claims)));
+        let of_namespace = || found(Held::Namespace).filter(|(_, covers)| covers.covers(demand));
+        let of_claims = || claims.iter().filter_map(|claim| found(Held::Claim(claim.clone())));
+        let over = found(Held::Denied)
+            .or_else(of_namespace)
+            .or_else(|| of_claims().find(|(_, covers)| covers.mounts_all(claims)));
         over.map(|(id, _)| id)
     }
 
@@ -204,16 +229,22 @@ impl Holds {
 
     /// Why those that are held wait.
     pub(super) fn waiting(&self, id: HoldId) -> Option<Waiting> {
-        let Hold { scope: (namespace, claim), waiting, .. } = self.holds.get(&id)?;
-        let message = match waiting.reason {
-            WaitingReason::NamespaceTerminating => waiting.message.clone(),
-            WaitingReason::VolumeUnbound => format!(
+        let Hold { scope: (namespace, held), waiting, .. } = self.holds.get(&id)?;
+        let message = match held {
+            Held::Namespace if waiting.reason == WaitingReason::NamespaceTerminating => {
+                waiting.message.clone()
+            }
+            Held::Claim(claim) => format!(
                 "PersistentVolumeClaim {:?} is not bound to a volume; one start at a time is tried, the last one was not \
                  scheduled: {}",
-                claim.as_deref().unwrap_or_default(),
-                waiting.message
+                &**claim, waiting.message
             ),
-            _ => format!(
+            Held::Denied => format!(
+                "the API server refuses all starts in namespace {:?}; one start at a time is tried, the last one was \
+                 refused: {}",
+                &**namespace, waiting.message
+            ),
+            Held::Namespace => format!(
                 "quota of namespace {:?} is used up; a few starts at a time are tried, the last one was refused: {}",
                 &**namespace, waiting.message
             ),
@@ -232,7 +263,37 @@ impl Holds {
     }
 
     fn of_mut(&mut self, namespace: &Name) -> Option<&mut Hold> {
-        self.holds.get_mut(self.ids.get(&(namespace.clone(), None))?)
+        self.holds.get_mut(self.ids.get(&(namespace.clone(), Held::Namespace))?)
+    }
+
+    /// The hold over a scope, which begins if there is none.
+    fn begin(&mut self, scope: &Scope, waiting: &Waiting, now: Timestamp) -> (HoldId, &mut Hold) {
+        let id = *self.ids.entry(scope.clone()).or_insert_with(|| {
+            self.last += 1;
+            HoldId(self.last)
+        });
+        let hold = self.holds.entry(id).or_insert_with(|| Hold {
+            scope: scope.clone(),
+            waiting: waiting.clone(),
+            covers: Covers::default(),
+            refusals: 0,
+            again: None,
+            open_since: now,
+            width: 1,
+            probes: BTreeSet::new(),
+            lacks_capacity: false,
+        });
+        hold.waiting = waiting.clone();
+        (id, hold)
+    }
+
+    /// A ScavengerJob probes no longer. Returns the hold for which it did.
+    fn stop_probing(&mut self, sj: &Key) -> Option<HoldId> {
+        let id = self.probing.remove(sj)?;
+        if let Some(hold) = self.holds.get_mut(&id) {
+            hold.probes.remove(sj);
+        }
+        Some(id)
     }
 }
 
@@ -263,28 +324,13 @@ impl Queue {
         if is_of_claim && claims.is_empty() {
             return;
         }
-        let scope = (namespace.clone(), claims.first().filter(|_| is_of_claim).cloned());
-        let id = *self.holds.ids.entry(scope.clone()).or_insert_with(|| {
-            self.holds.last += 1;
-            HoldId(self.holds.last)
-        });
-        let hold = self.holds.holds.entry(id).or_insert_with(|| Hold {
-            scope,
-            waiting: waiting.clone(),
-            covers: Covers::default(),
-            refusals: 0,
-            again: None,
-            open_since: now,
-            width: 1,
-            probes: BTreeSet::new(),
-            lacks_capacity: false,
-        });
-        self.holds.probing.remove(sj);
+        let held = claims.first().filter(|_| is_of_claim).cloned().map_or(Held::Namespace, Held::Claim);
+        let probed = self.holds.stop_probing(sj);
+        let (id, hold) = self.holds.begin(&(namespace.clone(), held), waiting, now);
         // Of several that started before anybody knew, each is refused.
-        if hold.probes.remove(sj) || hold.again.is_none() {
+        if probed == Some(id) || hold.again.is_none() {
             hold.close(now);
         }
-        hold.waiting = waiting.clone();
         let before = hold.covers.clone();
         match is_of_claim {
             true if hold.covers.claims.is_empty() => hold.covers.claims = claims.to_vec(),
@@ -295,6 +341,35 @@ impl Queue {
             self.sort_by_hold(namespace, capacity);
         }
         self.changed = true;
+    }
+
+    /// Admission refused the start of a ScavengerJob with this spec.
+    pub(crate) fn deny(
+        &mut self,
+        sj: &Key,
+        spec_hash: u64,
+        waiting: &Waiting,
+        capacity: &Capacity,
+        now: Timestamp,
+    ) {
+        self.holds.stop_probing(sj);
+        let denied = self.holds.denied.entry(sj.namespace.clone()).or_default();
+        denied.insert(spec_hash);
+        if denied.len() >= DENIED {
+            let (_, hold) = self.holds.begin(&(sj.namespace.clone(), Held::Denied), waiting, now);
+            hold.close(now);
+            self.sort_by_hold(&sj.namespace, capacity);
+        }
+        self.changed = true;
+    }
+
+    /// Admission took all that a start of a namespace needs.
+    pub(crate) fn taken(&mut self, namespace: &Name, capacity: &Capacity) {
+        if self.holds.denied.remove(namespace).is_some() && self.holds.end(&(namespace.clone(), Held::Denied))
+        {
+            self.sort_by_hold(namespace, capacity);
+            self.changed = true;
+        }
     }
 
     /// A pod of a namespace ended, or a Job of it is gone: what it took of a quota is free.
@@ -310,7 +385,7 @@ impl Queue {
 
     /// A claim has a volume now: nobody that mounts it waits for that any longer.
     pub(crate) fn bound(&mut self, claim: &Key, capacity: &Capacity) {
-        let scope = (claim.namespace.clone(), Some(claim.name.clone()));
+        let scope = (claim.namespace.clone(), Held::Claim(claim.name.clone()));
         if self.holds.end(&scope) {
             self.sort_by_hold(&claim.namespace, capacity);
             self.changed = true;

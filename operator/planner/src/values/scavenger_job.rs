@@ -33,6 +33,9 @@ pub struct ScavengerJob {
     pub folder: Option<Name>,
     /// What of its spec may change at any time.
     pub controls: Controls,
+    /// Equal for those with the same spec.
+    #[serde(default)]
+    pub spec_hash: u64,
     /// What it asks, or why that cannot be understood.
     pub spec: Result<ScavengerJobSpec, String>,
     /// What became of it so far.
@@ -201,6 +204,9 @@ pub struct ScavengerJobStatus {
     pub not_before: Option<Timestamp>,
     /// Withdrawals and failed starts in a row.
     pub failed_starts: u32,
+    /// Since when admission has refused each start.
+    #[serde(default)]
+    pub refused_since: Option<Timestamp>,
     /// The active or last attempt; apart, since most have made none.
     pub attempt: Option<Box<Attempt>>,
 }

@@ -28,6 +28,9 @@ pub struct Settings {
     pub start_deadline: SignedDuration,
     /// How long a missing reference may be missing.
     pub reference_grace: SignedDuration,
+    /// How long each start may be refused by admission.
+    #[serde(default)]
+    pub refusal_grace: SignedDuration,
     /// Wait after an interruption.
     pub interruption_backoff: SignedDuration,
     /// After this time of waiting room is kept for a ScavengerJob.

@@ -8,6 +8,7 @@ mod lives;
 mod loans;
 mod order;
 mod preemption;
+mod refusals;
 mod reports;
 mod room;
 mod starvation;

@@ -340,18 +340,6 @@ fn a_job_that_ends_at_the_start_deadline_is_not_failed_for_not_having_started() 
 }
 
 #[test]
-fn a_job_that_the_api_server_refuses_is_a_failure() {
-    use scavenger_planner::action::Failure;
-    let mut cluster = cluster();
-    cluster.job_refused = Some(Failure::Refused("violates PodSecurity \"restricted\"".to_owned()));
-    cluster.submit(sj("a"), work(10));
-    cluster.run_until_phase("a", Phase::Failed);
-    all_is_quiet(&mut cluster);
-    assert_eq!(cluster.status("a").message, "Refused: violates PodSecurity \"restricted\"");
-    assert!(cluster.status("a").start_times.is_empty());
-}
-
-#[test]
 fn a_node_that_goes_down_under_a_pod_is_an_interruption() {
     let mut cluster = cluster().with_nodes([node("n2", 10_000)]);
     cluster.strict = false;

@@ -346,16 +346,20 @@ fn an_eviction_for_a_limit_of_its_own_is_a_failure_with_the_kubelets_message() {
 }
 
 #[test]
-fn pods_that_are_refused_for_good_fail_it_with_the_servers_sentence() {
+fn pods_that_are_refused_are_tried_again_and_the_servers_sentence_is_told() {
     let mut cluster = cluster();
     let sentence = "pods \"a-1-0-x\" is forbidden: violates PodSecurity \"restricted:latest\": no";
     cluster.create_failure = Some(sentence.to_owned());
     cluster.submit(sj("a"), work(10));
-    cluster.run_until_phase("a", Phase::Failed);
+    cluster.run_until("it is refused", |cluster| cluster.status("a").failed_starts > 0);
     assert!(cluster.now < scavenger_planner::fixtures::at(20), "a quarter of pendingTimeout");
-    assert_eq!(cluster.status("a").message, format!("Refused: {sentence}"));
-    all_is_quiet(&mut cluster);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), Reason::Refused));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::Refused));
+    assert_eq!(cluster.status("a").message, sentence);
+    cluster.run_for(seconds(1));
     assert!(cluster.jobs_of("a").is_empty(), "the Job controller would go on trying");
+    cluster.create_failure = None;
+    completed(&mut cluster, "a");
 }
 
 #[test]

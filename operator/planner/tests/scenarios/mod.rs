@@ -21,6 +21,7 @@ mod pool;
 mod preemption;
 mod quota;
 mod races;
+mod refusals;
 mod reservations;
 mod resizes;
 mod starting;
