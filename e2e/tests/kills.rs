@@ -47,10 +47,10 @@ const INSPECTION: &str = include_str!("../../gromacs-submitter/tests/fixtures/in
 /// What is known of a row without an inspection; the same.
 const KNOWN: &str = "atoms, nsteps, init_step, dt_ps, cutoff_nm, constraints, bonded_interactions, inspected,
     fallback_after_seconds";
-const KNOWN_VALUES: &str = "2652, 4000, 0, 0.002, 0.9, 2652, 0, '{}', 1";
+const KNOWN_VALUES: &str = "2652, 4000, 0, 0.002, 0.9, 2652, 0, '{\"run-input\": \"run-1-2.tpr\"}', 1";
 
 /// A row of 100 ns that is as well known, and what mdrun writes of it: at this speed it takes days.
-const LONG_VALUES: &str = "2652, 50000000, 0, 0.002, 0.9, 2652, 0, '{}', 1";
+const LONG_VALUES: &str = "2652, 50000000, 0, 0.002, 0.9, 2652, 0, '{\"run-input\": \"run-1-2.tpr\"}', 1";
 const LONG_START: &str = "starting mdrun 'Water'\n50000000 steps, 100000.0 ps.\nstep 0\r\
                           step 1000, remaining wall clock time: 400000 s          \r";
 const LONG_GOES_ON: &str = "starting mdrun 'Water'\n50000000 steps, 100000.0 ps (continuing from step 1200,      2.4 ps).\n\

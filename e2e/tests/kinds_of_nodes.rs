@@ -77,7 +77,7 @@ async fn add(world: &World, postgres: &Postgres, columns: &str, values: &str) ->
     let insert = format!(
         "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path, atoms, nsteps, init_step, dt_ps,
             cutoff_nm, constraints, bonded_interactions, gromacs_version, inspected{columns})
-        values ('{}', 'data', 'water/topol.tpr', 90000, 4000, 0, 0.002, 0.9, 90000, 0, '2024.4', '{{}}'{values})
+        values ('{}', 'data', 'water/topol.tpr', 90000, 4000, 0, 0.002, 0.9, 90000, 0, '2024.4', '{{\"run-input\": \"run-1-2.tpr\"}}'{values})
         returning id",
         world.namespace
     );

@@ -65,7 +65,7 @@ impl Stage {
         let insert = format!(
             "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path, atoms, nsteps, init_step,
                 dt_ps, cutoff_nm, constraints, bonded_interactions, inspected)
-            select '{}', 'data', 'runs/' || n || '.tpr', 3000, 100000, 0, 0.002, 0.9, 3000, 0, '{{}}'
+            select '{}', 'data', 'runs/' || n || '.tpr', 3000, 100000, 0, 0.002, 0.9, 3000, 0, '{{\"run-input\": \"run-1-2.tpr\"}}'
             from generate_series(1, {count}) n",
             self.world.namespace
         );

@@ -10,6 +10,7 @@ use scavenger_schema::simulation::{
 };
 use scavenger_schema::tuning::{Layout, NodeShape, Resources};
 use scavenger_vocabulary::{Outcome, Phase};
+use sqlx::types::Json;
 
 use crate::manifest::{ManifestSettings, Terms, simulation_job};
 use crate::store::RowFolder;
@@ -79,7 +80,6 @@ pub(crate) fn row() -> GromacsToTune {
             ..System::default()
         },
         benchmark_columns: BenchmarkColumns::default(),
-        is_inspected: false,
         inspected: None,
         extended_nsteps: None,
         cancel_requested: false,
@@ -148,10 +148,15 @@ pub(crate) fn calibration() -> GromacsToTune {
     }
 }
 
+/// What is known once the inspection has made the row's own copy of its file.
+pub(crate) fn inspected() -> Option<Json<BTreeMap<String, String>>> {
+    Some(Json(BTreeMap::from([("run-input".to_owned(), "run-1-2.tpr".to_owned())])))
+}
+
 /// The row with its ScavengerJob submitted on the largest rung.
 pub(crate) fn submitted() -> GromacsToTune {
     let mut row = row();
-    row.is_inspected = true;
+    row.inspected = inspected();
     row.status.state = State::Submitted;
     row.status.rung = Some(1);
     row.status.job_uid = Some("uid-1".to_owned());

@@ -230,8 +230,8 @@ fn files_that_mdrun_reads_must_be_there() {
     let whose = Path::new("row 1 of queue a");
     let (there, missing) = (volume.file("plumed.dat"), volume.0.join("table b.xvg"));
     let inspect = |files: &[&Path]| {
-        let output =
-            volume.run(INSPECT_SCRIPT, &[&[&file, &folder, whose, nothing, nothing], files].concat());
+        let output = volume
+            .run(INSPECT_SCRIPT, &[&[&file, &folder, whose, nothing, nothing, nothing], files].concat());
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     assert_eq!(inspect(&[&there]), (Some(0), String::new()));

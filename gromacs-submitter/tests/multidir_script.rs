@@ -189,7 +189,8 @@ fn simulations_of_other_lengths_are_refused() {
     let (volume, work) = row(&gmx, &["sim0", "sim1", "longer"]);
     let (script, file) = (Path::new(probe::INSPECT_SCRIPT), volume.0.join("ens/topol.tpr"));
     let inspect = |words: &[&str]| {
-        let head = [script, &file, &work, Path::new("row 7 of queue a"), Path::new("-"), Path::new("-")];
+        let none = Path::new("-");
+        let head = [script, &file, &work, Path::new("row 7 of queue a"), none, none, none];
         let arguments: Vec<&Path> = head.into_iter().chain(words.iter().map(Path::new)).collect();
         let output = volume.run(INSPECT_SCRIPT, &arguments);
         (output.status.code(), said(&output))
@@ -216,11 +217,17 @@ fn simulations_of_other_lengths_are_refused() {
     assert_eq!(probe::change(&before.values, &after.values), probe::Change::Other(Vec::new()));
 }
 
+/// Name of the copies that the last inspection made.
+fn copies(volume: &Volume) -> Option<String> {
+    probe::parse_inspection(&volume.message()).ok()?.values.remove("run-input")
+}
+
 /// What a row of several does when it is extended: the inspection makes a copy of each file with more steps, from which the
 /// script goes on.
 fn extend(volume: &Volume, work: &Path, names: &[&str], steps: &str) -> (Option<i32>, String) {
     let script = Path::new(probe::INSPECT_SCRIPT);
     let (file, count) = (volume.0.join("ens/topol.tpr"), names.len().to_string());
+    let kept = copies(volume).unwrap_or_else(|| "-".to_owned());
     let head = [
         script,
         &file,
@@ -228,6 +235,7 @@ fn extend(volume: &Volume, work: &Path, names: &[&str], steps: &str) -> (Option<
         Path::new("row 7 of queue a"),
         Path::new(steps),
         Path::new("-"),
+        Path::new(&kept),
         Path::new(&count),
     ];
     let arguments: Vec<&Path> = head.into_iter().chain(names.iter().map(Path::new)).collect();
@@ -305,9 +313,14 @@ fn gromacs_goes_on_with_several_in_the_same_output() {
     water(&volume, &names);
     let (code, text) = extend(&volume, &work, &names, "-");
     assert_eq!(code, Some(0), "first they are read as they are: {text}");
+    // What becomes of the user's files does not matter from now on.
+    for name in names {
+        std::fs::remove_file(volume.0.join("ens").join(name).join("topol.tpr")).expect("should remove");
+    }
+    let copies = copies(&volume).expect("should have made copies");
     let mdrun = "gmx mdrun -cpi state.cpt -cpo state.cpt -cpt 9 -ntmpi 1 -ntomp 1 -nb cpu -v -stepout 10";
     let mdrun: Vec<&str> = mdrun.split(' ').collect();
-    let (code, text) = run(&volume, &work, &names, &mdrun);
+    let (code, text) = run_to("100", &work, &copies, &volume, &work, &names, &mdrun);
     assert_eq!((code, parse(&text).reached_the_end), (Some(0), true), "{text}");
     let (code, text) = extend(&volume, &work, &names, "250");
     assert_eq!(code, Some(0), "{text}");

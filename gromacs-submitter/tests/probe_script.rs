@@ -261,7 +261,8 @@ fn a_box_that_can_not_be_made_fails_with_gromacs_words() {
 
 /// Arguments of the script that makes a row's file: those of the inspection, and words for grompp.
 fn with_grompp<'a>(tpr: &'a Path, folder: &'a Path) -> Vec<&'a Path> {
-    let own = [Path::new("5"), tpr, folder, Path::new("row 7 of queue a"), Path::new("-"), Path::new("-")];
+    let none = Path::new("-");
+    let own = [Path::new("6"), tpr, folder, Path::new("row 7 of queue a"), none, none, none];
     let words =
         ["-f", "npt.mdp", "-c", "../nvt/gromacs-6/confout.gro", "-p", "a topology.top"].map(Path::new);
     own.into_iter().chain(words).collect()

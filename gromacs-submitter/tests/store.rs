@@ -119,7 +119,7 @@ async fn an_insert_needs_three_columns() {
     assert_eq!((claim.row.id, claim.row.owner.as_str()), (id, "worker"));
     assert_eq!(claim.row.status.state, State::Queued);
     assert_eq!((claim.row.run_as_user, claim.row.interruption_after_seconds), (1000, 600));
-    assert!(!claim.row.is_inspected);
+    assert_eq!(claim.row.inspected, None);
 }
 
 #[tokio::test]
@@ -339,7 +339,7 @@ async fn a_whole_life_is_written_down() {
     inspection.values.insert("simd".to_owned(), "AVX2_256".to_owned());
     let changes = Changes { inspection: Some(inspection), ..Changes::default() };
     let claim = store.record(&claim, &status, &changes).await.expect("should record the inspection");
-    assert!(claim.row.is_inspected);
+    assert!(claim.row.inspected.is_some());
     assert_eq!(claim.row.system.atoms, Some(2652));
     assert_eq!(claim.row.system.pme_grid, Some(vec![25, 25, 25]));
     assert_eq!(claim.row.system.cutoff_nm, Some(1.2), "what the user gave wins");

@@ -253,9 +253,8 @@ pub struct GromacsToTune {
     /// What a calibration runs; empty in a simulation.
     #[sqlx(flatten)]
     pub benchmark_columns: BenchmarkColumns,
-    /// True once the .tpr file was read, and the working directory made.
-    pub is_inspected: bool,
-    /// What the inspection printed: what the file says, whatever the row says of it.
+    /// What the inspection printed: what the file says, whatever the row says of it. None until the .tpr file was read, and the
+    /// working directory made.
     pub inspected: Option<Json<BTreeMap<String, String>>>,
     /// Steps in all to which it was extended after it had been completed.
     pub extended_nsteps: Option<i64>,

@@ -9,7 +9,7 @@ use super::{
     Action, Details, Input, Log, LogToRead, NO_POOL, Needs, Seen, Step, act, calibration, cancel_probe, fail,
     has_ended, ladder, name_taken, record, said, settle, start,
 };
-use crate::manifest::{MOST_PROBE_MEMORY, Probe, RowNames};
+use crate::manifest::{MOST_PROBE_MEMORY, Probe, RowNames, own_copy};
 use crate::mdrun_log::{error_message, last_warning};
 use crate::probe::{Change, Inspection, ProbeError, advice, change, parse_inspection};
 use crate::start_failure::{StartFailure, classify};
@@ -165,10 +165,16 @@ fn changed(row: &GromacsToTune, inspection: &Inspection) -> Option<String> {
     match change(&row.inspected.as_ref()?.0, &inspection.values) {
         Change::None | Change::Steps => None,
         Change::Other(differ) => Some(format!(
-            "{} has changed since it was read{}, and {computed} steps belong to the file as it was; put that back and \
-             retry, or add the new file under another name",
+            "{} has changed since it was read{}, and {computed} steps belong to the file as it was; {}, or add the new file \
+             under another name",
             row.tpr_path,
-            if differ.is_empty() { String::new() } else { format!(" ({})", differ.join(", ")) }
+            if differ.is_empty() { String::new() } else { format!(" ({})", differ.join(", ")) },
+            own_copy(row).map_or_else(
+                || "put that back and retry".to_owned(),
+                |copy| format!(
+                    "move the new one away and retry, to go on with the row's copy of it ({copy})"
+                )
+            )
         )),
     }
 }

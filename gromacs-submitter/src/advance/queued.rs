@@ -5,7 +5,7 @@ use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
 
 use super::{Action, Input, Needs, Step, act, cancelled, delete_and_wait, fail, record, settle_until};
 use crate::grompp_options;
-use crate::manifest::{Probe, RowNames};
+use crate::manifest::{Probe, RowNames, own_copy};
 use crate::mdrun_options::MdrunOptions;
 
 /// A row that was never submitted has left nothing.
@@ -53,7 +53,8 @@ pub(super) fn queued(input: &Input<'_>) -> Step {
         return fail(input, format!("{error}; change it (gromacs-submitter edit --grompp), and retry"));
     }
     // The box of a calibration that is tried again is made again: nobody promised to keep it.
-    let is_ready = row.is_inspected && row.kind == Kind::Simulation && !row.status.inspect_again;
+    // An earlier version inspected without making the copy that the row runs, which is made up for.
+    let is_ready = own_copy(row).is_some() && row.kind == Kind::Simulation && !row.status.inspect_again;
     let state = if is_ready { State::Tuning } else { State::Inspecting };
     record(RowStatus { state, reason: None, ..row.status.clone() })
 }

@@ -5,6 +5,7 @@ mod checkpoint;
 mod configurations;
 mod image;
 mod row_names;
+mod run_input;
 #[cfg(test)]
 mod tests;
 
@@ -29,12 +30,14 @@ pub use configurations::Configurations;
 pub use image::{pinned_image, requested_image};
 pub use row_names::{Probe, RowNames};
 pub(crate) use row_names::{is_of_row, row_of, selector_of_queue};
+pub(crate) use run_input::own_copy;
+use run_input::{places, run_input};
 
 use crate::gpus;
 use crate::grompp_options;
 use crate::mdrun_log::step_interval;
 use crate::mdrun_options::MdrunOptions;
-use crate::multidir::{self, Places};
+use crate::multidir;
 use crate::probe::{GROMPP_SCRIPT, INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
 
 /// Where the row's volume is mounted.
@@ -65,9 +68,6 @@ const STOP_SECONDS: f64 = 5.0;
 
 /// A probe and a minimisation have nothing to save, and ignore SIGTERM.
 const PROBE_GRACE_SECONDS: i64 = 1;
-
-/// The run input of a row that was extended, in the folder of the row. The inspection makes it.
-const EXTENDED_FILE: &str = "extended.tpr";
 
 /// What the inspection's script is told where a row has none: no steps, no checkpoint.
 const NOTHING: &str = "-";
@@ -257,6 +257,7 @@ pub fn probe_job(
             let files = further_options(row);
             let checkpoint = row.checkpoint_path.as_ref().map(|path| format!("{MOUNT_PATH}/{path}"));
             arguments.push(checkpoint.unwrap_or_else(none));
+            arguments.push(own_copy(row).map_or_else(none, ToOwned::to_owned));
             if row.is_multidir() {
                 arguments.push(row.multidir.len().to_string());
                 arguments.extend(row.multidir.iter().cloned());
@@ -344,27 +345,6 @@ fn tpr_file(row: &GromacsToTune) -> String {
     format!("{MOUNT_PATH}/{}", row.tpr_path)
 }
 
-/// What mdrun reads: the user's file, or the copy of it with more steps that the inspection made.
-fn run_input(row: &GromacsToTune) -> String {
-    match row.extended_nsteps {
-        Some(_) => format!("{}/{EXTENDED_FILE}", working_directory(row)),
-        None => tpr_file(row),
-    }
-}
-
-/// Where the simulations of a row of several read and write.
-fn places(row: &GromacsToTune) -> Places {
-    let work = working_directory(row);
-    let (inputs, file) = match row.extended_nsteps {
-        Some(_) => (work.clone(), EXTENDED_FILE.to_owned()),
-        None => match tpr_file(row).rsplit_once('/') {
-            Some((folder, file)) => (folder.to_owned(), file.to_owned()),
-            None => (MOUNT_PATH.to_owned(), row.tpr_path.clone()),
-        },
-    };
-    Places { work, inputs, file }
-}
-
 /// mdrun's own file names, in a folder of the row's own: no `-deffnm`, with which a run with pull code could not
 /// append to its output after an interruption. Appending is the default; said explicitly, mdrun refuses to start
 /// without a checkpoint, as it must at first.
@@ -381,7 +361,8 @@ fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
     }
     let mut args = Vec::new();
     if !row.is_multidir() {
-        args.extend(["-s".to_owned(), literal(&run_input(row))]);
+        let (folder, name) = run_input(row);
+        args.extend(["-s".to_owned(), literal(&format!("{folder}/{name}"))]);
     }
     if !row.is_minimisation() {
         args.extend(["-cpi", checkpoint::FILE, "-cpo", checkpoint::FILE, "-cpt"].map(ToOwned::to_owned));

@@ -143,12 +143,12 @@ fn a_row_that_starts_from_a_checkpoint_writes_new_parts() {
     let path = Some("old run/$(X).cpt".to_owned());
     let row = GromacsToTune { checkpoint_path: path, ..row() };
     let probe = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
-    assert_eq!(probe.spec.args[4..], ["-", "/data/old run/$$(X).cpt"]);
+    assert_eq!(probe.spec.args[4..], ["-", "/data/old run/$$(X).cpt", "-"]);
     let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), &terms());
     assert!(mdrun.spec.args.contains(&"-noappend".to_owned()), "{:?}", mdrun.spec.args);
     let extended = GromacsToTune { extended_nsteps: Some(9000), ..row };
     let probe = probe_job(&extended, Probe::Inspection, &manifest_settings(), &terms());
-    assert_eq!(probe.spec.args[4..], ["9000", "/data/old run/$$(X).cpt"]);
+    assert_eq!(probe.spec.args[4..], ["9000", "/data/old run/$$(X).cpt", "-"]);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn a_row_that_is_extended_runs_a_copy_of_its_file() {
     let probe = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
     assert_eq!(
         probe.spec.args[1..],
-        ["/data/water/topol.tpr", "/data/water/gromacs-7", "row 7 of queue queue", "9000", "-"]
+        ["/data/water/topol.tpr", "/data/water/gromacs-7", "row 7 of queue queue", "9000", "-", "-"]
     );
     let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), &terms());
     assert_eq!(mdrun.spec.args[..4], ["-s", "/data/water/gromacs-7/extended.tpr", "-cpi", "state.cpt"]);
@@ -174,10 +174,11 @@ fn a_row_that_makes_its_file_has_words_for_grompp() {
         probe.spec.args,
         [
             "inspect",
-            "5",
+            "6",
             "/data/water/topol.tpr",
             "/data/water/gromacs-7",
             "row 7 of queue queue",
+            "-",
             "-",
             "-",
             "-f",
@@ -374,7 +375,7 @@ fn further_options_follow_those_of_the_submitter_and_their_files_are_looked_for(
         "-v -stepout 181 -dlb yes -plumed /data/meta/$$(id).dat"
     );
     let probe = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms()).spec;
-    assert_eq!(probe.args[4..].join(" "), "- - /data/meta/$$(id).dat");
+    assert_eq!(probe.args[4..].join(" "), "- - - /data/meta/$$(id).dat");
     // What is none of the list reaches no command line.
     row.mdrun_options = ["-maxh", "1"].map(ToOwned::to_owned).to_vec();
     let spec = simulation_job(&row, &ladder()[0], &manifest_settings(), &terms()).spec;
@@ -479,6 +480,7 @@ fn probes_read_each_of_several_simulations() {
             "row 7 of queue queue",
             "-",
             "/data/water/old.cpt",
+            "-",
             "2",
             "sim0",
             "a $$(b)"

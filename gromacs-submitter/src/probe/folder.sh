@@ -1,3 +1,5 @@
+# Checksum and size of the file $1.
+sum_of() { cksum <"$1" | awk '{ print $1 "-" $2 }'; }
 # Makes the folder of a simulation, $1, and marks it as that of $2, if that matters.
 make_folder() {
     if ! mkdir -p -- "$1"; then

@@ -115,12 +115,16 @@ pub fn starts_by_script(row: &GromacsToTune) -> bool {
     row.inspected.as_ref().is_some_and(|values| values.get(LAUNCHER).is_some_and(|kind| kind == "script"))
 }
 
+/// Key of the name of the row's own copy of the .tpr file.
+pub(crate) const RUN_INPUT: &str = "run-input";
+
 /// Says of a file that the inspection has just made, and of nothing in it.
 const MADE: &str = "made";
 
 /// What may differ between two readings of one file, or of a file that only goes on for longer.
-const MAY_DIFFER: [&str; 8] = [
+const MAY_DIFFER: [&str; 9] = [
     CHECKSUM,
+    RUN_INPUT,
     LAUNCHER,
     "nsteps",
     "simulation-part",

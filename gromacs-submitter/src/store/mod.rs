@@ -51,7 +51,7 @@ macro_rules! columns {
         service_account, after, min_efficiency, max_configurations, gpu_price, memory_price, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order,
         bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version,
         benchmark_atoms, benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels,
-        inspected is not null as is_inspected, inspected, extended_nsteps, cancel_requested, retry_requested,
+        inspected, extended_nsteps, cancel_requested, retry_requested,
         state, reason, submission, job_uid, rung, next_rung, grown_from, growth_failures, laps, next_lap_time, no_room_since, no_room_seconds,
         attempt, attempts_recorded, first_step, step, ns_per_day, progress_time, interruptions, verifying,
         start_time, finish_time, next_attempt_time, failures, outgrown_memory_bytes, probe_outgrown_memory_bytes,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use scavenger_schema::tuning::{NodeShape, Resources};
 
 use super::*;
-use crate::fixtures::calibration;
+use crate::fixtures::{calibration, inspected};
 use crate::view::PoolNode;
 
 fn node(cores: u32, labels: &[(&str, &str)]) -> PoolNode {
@@ -26,7 +26,7 @@ const ARM64: (&str, &str) = ("kubernetes.io/arch", "arm64");
 /// A calibration that was inspected, in front of these nodes.
 fn tuning_on(nodes: Vec<PoolNode>) -> Scene {
     let mut row = calibration();
-    row.is_inspected = true;
+    row.inspected = inspected();
     row.status.state = State::Tuning;
     row.system.atoms = Some(11_664);
     let mut scene = Scene::of(row);
@@ -141,7 +141,7 @@ fn what_it_measures_is_told_of_the_second_half_and_of_its_nodes() {
 #[test]
 fn its_box_is_made_again_when_it_is_tried_again() {
     let mut row = calibration();
-    row.is_inspected = true;
+    row.inspected = inspected();
     row.status.submission = 2;
     assert_eq!(Scene::of(row.clone()).step().status.state, State::Inspecting);
     row.kind = Kind::Simulation;

@@ -32,7 +32,6 @@ fn killed_for_lack_of_memory_it_goes_on_with_more() {
     scene.previous = scene.job.take();
     assert_eq!(scene.step().action, Action::DeleteJob { submission: 1, uid: "uid-1".to_owned() });
     scene.previous = None;
-    scene.row.is_inspected = true;
     assert_eq!(scene.go().status.state, State::Tuning);
     let (status, larger) =
         with_ladder(&scene.row, ladder(), scene.pool.as_ref(), &[]).expect("should be a ladder");

@@ -71,3 +71,17 @@ fn a_completed_row_with_nothing_left_to_compute_stays_as_it_is() {
         assert_eq!((step.status.state, step.status.submission), (State::Completed, 1));
     }
 }
+
+/// An earlier version ran the user's file where it was.
+#[test]
+fn a_row_without_a_copy_of_its_file_is_inspected_before_its_next_submission() {
+    let queued = |inspected| {
+        let mut scene = Scene::of(GromacsToTune { inspected, ..submitted() });
+        (scene.row.status.state, scene.row.status.submission) = (State::Queued, 2);
+        scene.go().status.state
+    };
+    let before = crate::probe::parse_inspection(&ANSWER.replace("run-input=run-1-2.tpr\n", ""));
+    let before = before.expect("should be a good answer").values;
+    assert_eq!(queued(Some(sqlx::types::Json(before))), State::Inspecting);
+    assert_eq!(queued(crate::fixtures::inspected()), State::Tuning);
+}

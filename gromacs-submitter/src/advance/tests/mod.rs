@@ -191,7 +191,7 @@ fn from_queued_to_submitted() {
     assert_eq!(inspection.system.atoms, Some(2652));
     assert_eq!(inspection.image.as_deref(), Some("gromacs@sha256:0123"), "this and no other goes on");
     scene.row.system = inspection.system;
-    scene.row.is_inspected = true;
+    scene.row.inspected = Some(sqlx::types::Json(inspection.values));
 
     assert_eq!(scene.step().action, Action::DeleteProbe(Probe::Inspection));
     scene.probe = None;

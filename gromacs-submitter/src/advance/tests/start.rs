@@ -89,7 +89,6 @@ fn a_lock_that_is_held_is_tried_again_with_growing_delay_and_ends() {
         assert_eq!(step.refused, None);
         // The one before goes; an event makes it due at once, which shortens no delay.
         let job = scene.job.take();
-        scene.row.is_inspected = true;
         let log = std::mem::take(&mut scene.log);
         let step = scene.go();
         assert_eq!((step.status.state, step.status.next_attempt_time.to_jiff()), (State::Queued, due));

@@ -170,6 +170,7 @@ async fn the_inspection_finds_no_locks_and_the_row_goes_on_in_parts() {
     assert_eq!(inspection.append, Some(false));
     let mut row = on_the_volume();
     row.append = inspection.append;
+    row.inspected = Some(sqlx::types::Json(inspection.values));
 
     let first = there.interrupt(&row).await;
     assert_eq!(first.first_step, Some(0));
@@ -190,7 +191,9 @@ async fn what_the_inspection_cannot_find_mdrun_says_and_the_row_goes_on_in_parts
     let answer = there.inspect();
     assert!(answer.contains("locks=yes\n"), "{answer}");
     let mut row = on_the_volume();
-    row.append = parse_inspection(&answer).expect("should be read").append;
+    let inspection = parse_inspection(&answer).expect("should be read");
+    row.append = inspection.append;
+    row.inspected = Some(sqlx::types::Json(inspection.values));
     let first = there.interrupt(&row).await;
     assert_eq!((first.first_step, there.logs()), (Some(0), vec!["md.log".to_owned()]));
     let saved = there.saved();
