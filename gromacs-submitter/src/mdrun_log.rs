@@ -160,6 +160,25 @@ pub fn last_warning(text: &str) -> Option<String> {
     text.rsplit(['\n', '\r']).map(str::trim).find(is_warning).map(ToOwned::to_owned)
 }
 
+/// What mdrun says behind its last words: how fast it was, and where the load was.
+const ACCOUNTS: [&str; 3] = ["Core t (s)", "Dynamic load balancing report:", "NOTE:"];
+
+/// The last line in which mdrun says something of its run: not of its progress, load or speed. None if there is none.
+#[must_use]
+pub fn last_words(text: &str) -> Option<String> {
+    let lines: Vec<&str> = text.split(['\n', '\r']).map(str::trim).collect();
+    let started = lines.iter().rposition(|line| line.starts_with("starting mdrun"))?;
+    let lines = lines.get(started + 1..)?;
+    let end = lines.iter().position(|line| ACCOUNTS.iter().any(|words| line.starts_with(words)));
+    let is_said = |line: &&&str| {
+        !is_load(line)
+            && start_line(line).is_none()
+            && progress_line(line).is_none()
+            && minimised_line(line).is_none()
+    };
+    lines[..end.unwrap_or(lines.len())].iter().rfind(is_said).map(|line| (*line).to_owned())
+}
+
 /// How much of the end of a failed log is kept.
 const KEPT_LINES: usize = 40;
 const KEPT_BYTES: usize = 4096;
@@ -210,6 +229,21 @@ pub fn step_interval(ns_per_day: f64, dt_ps: f64, hours_to_finish: Option<f64>) 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_words_are_no_progress_and_no_account() {
+        let words = |text: &str| last_words(text);
+        let terminated = include_str!("../tests/fixtures/mdrun-terminated.txt");
+        assert_eq!(words(terminated).as_deref(), Some("Received the TERM signal, stopping within 40 steps"));
+        let newer = include_str!("../tests/fixtures/mdrun-2025.txt");
+        assert_eq!(words(newer).as_deref(), Some("Received the TERM signal, stopping within 200 steps"));
+        let balanced = "starting mdrun 'W'\n400 steps, 0.8 ps.\nstep 100\rIt ends.\n\nDynamic load balancing report:\n \
+                        DLB was off\n Average load imbalance: 3.2%.\n\n";
+        assert_eq!(words(balanced).as_deref(), Some("It ends."));
+        for silent in ["", "starting mdrun 'W'\n400 steps, 0.8 ps.\nstep 100\r", "no start\nIt ends.\n"] {
+            assert_eq!(words(silent), None, "{silent}");
+        }
+    }
 
     #[test]
     fn a_run_that_was_terminated_did_not_reach_its_end() {

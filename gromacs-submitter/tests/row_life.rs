@@ -4,10 +4,10 @@ mod postgres;
 
 use std::time::Duration;
 
-use gromacs_submitter::advance::{AttemptRecord, with_failure};
+use gromacs_submitter::advance::{AttemptRecord, Earlier, with_failure};
 use gromacs_submitter::store::{Changes, Claim, ClaimOptions, NewRow, Progress, Store};
 use gromacs_submitter::view::AttemptView;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use postgres::{migrated_store, store};
 use scavenger_schema::simulation::{RowStatus, State};
 use scavenger_vocabulary::{Outcome, Reason};
@@ -152,13 +152,9 @@ async fn rows_are_claimed_once_more_when_their_jobs_are_to_be_removed() {
     assert!(claim(&store).await.is_empty(), "removed");
 }
 
-#[tokio::test]
-async fn the_end_of_a_log_and_the_highest_peak_stay() {
-    let (store, _) = migrated_store("a").await;
-    let id = add(&store).await;
-    let claim = claim(&store).await.remove(0);
-    let view = AttemptView {
-        number: 1,
+fn attempt(number: i32, outcome: Outcome, seconds: i64) -> AttemptView {
+    AttemptView {
+        number,
         rung: None,
         is_superseded: false,
         cpu_millicores: Some(1000),
@@ -168,12 +164,57 @@ async fn the_end_of_a_log_and_the_highest_peak_stay() {
         args: Vec::new(),
         creation_time: now(),
         start_time: Some(now()),
-        end_time: Some(now()),
-        outcome: Some(Outcome::Failed),
-        reason: Some(Reason::OOMKilled),
+        end_time: Some(now() + SignedDuration::from_secs(seconds)),
+        outcome: Some(outcome),
+        reason: None,
         message: None,
         lost_seconds: None,
-    };
+    }
+}
+
+#[tokio::test]
+async fn how_the_newest_submissions_ended_is_known() {
+    let (store, _) = migrated_store("a").await;
+    let id = add(&store).await;
+    let mut claim = claim(&store).await.remove(0);
+    let log = || Some("Received the INT signal, stopping within 100 steps".to_owned());
+    let record = |view, log_end| AttemptRecord { log_end, ..AttemptRecord::of(&view) };
+    let submissions = [
+        // Reached its end, and went on for longer.
+        vec![record(attempt(1, Outcome::Completed, 5), None)],
+        // Ended on its own, after it was interrupted.
+        vec![
+            record(attempt(1, Outcome::Interrupted, 700), None),
+            record(attempt(2, Outcome::Completed, 3), log()),
+        ],
+        vec![record(attempt(1, Outcome::Completed, 4), log())],
+        vec![record(attempt(1, Outcome::Failed, 8), log())],
+    ];
+    let short = |seconds| Earlier { is_short: true, seconds };
+    let other = |seconds| Earlier { is_short: false, seconds };
+    let expected = [
+        vec![other(5.0)],
+        vec![short(703.0), other(5.0)],
+        vec![short(4.0), short(703.0)],
+        vec![other(8.0), short(4.0)],
+    ];
+    assert_eq!(store.earlier(id, 1).await.expect("should read"), []);
+    for ((attempts, expected), submission) in submissions.into_iter().zip(expected).zip(2..) {
+        let status = RowStatus { submission, ..claim.row.status.clone() };
+        let changes = Changes { attempts, ..Changes::default() };
+        claim = store.record(&claim, &status, &changes).await.expect("should record");
+        assert_eq!(store.earlier(id, submission).await.expect("should read"), expected, "{submission}");
+    }
+    assert_eq!(store.earlier(id, 2).await.expect("should read"), [other(5.0)], "not what came after");
+    assert_eq!(store.earlier(id + 1, 9).await.expect("should read"), [], "not another row's");
+}
+
+#[tokio::test]
+async fn the_end_of_a_log_and_the_highest_peak_stay() {
+    let (store, _) = migrated_store("a").await;
+    let id = add(&store).await;
+    let claim = claim(&store).await.remove(0);
+    let view = AttemptView { reason: Some(Reason::OOMKilled), ..attempt(1, Outcome::Failed, 0) };
     let failed = AttemptRecord {
         peak_memory_bytes: Some(64 << 20),
         log_end: Some("Fatal error:\nno memory".to_owned()),

@@ -5,6 +5,7 @@ use scavenger_vocabulary::{Phase, Reason};
 
 use super::follow::followed;
 use super::inspecting::{answer, passing_words, probe_failure};
+use super::short::{ended_on_its_own, stopped_short};
 use super::waiting::reset_clock;
 use super::{
     Action, AttemptRecord, Input, Measurement, Step, act, delete_and_wait, fail, name_taken, next_submission,
@@ -177,7 +178,7 @@ fn finish_time(input: &Input<'_>, job: &JobView) -> jiff_sqlx::Timestamp {
 }
 
 /// What a log that mdrun ended tells; none for a run that had nothing left to do.
-fn measurement(
+pub(super) fn measurement(
     row: &GromacsToTune,
     facts: &LogFacts,
     first_step: Option<i64>,
@@ -188,40 +189,6 @@ fn measurement(
     let steps = last_step.checked_sub(first_step?.max(reset_step)).filter(|steps| *steps > 0)?;
     let (ns_per_day, wall_seconds) = facts.ns_per_day.zip(facts.wall_seconds)?;
     Some(Measurement { ns_per_day, steps, wall_seconds, cycles: None })
-}
-
-/// Exit code 0 before the last step: a next submission goes on from the checkpoint, if there was any progress.
-fn stopped_short(status: &RowStatus, step: i64, input: &Input<'_>, job: &JobView) -> Step {
-    let end = input.row.system.last_step().unwrap_or(0);
-    let first_step = input.log().facts().and_then(|facts| facts.first_step).or(status.first_step);
-    let attempts = job
-        .last_attempt()
-        .map(|attempt| AttemptRecord {
-            first_step,
-            last_step: Some(step),
-            measured: input.log().facts().and_then(|facts| measurement(input.row, facts, first_step, step)),
-            peak_memory_bytes: peak_of_last(status, Some(attempt)),
-            ..AttemptRecord::of(attempt)
-        })
-        .into_iter()
-        .collect();
-    if first_step.is_some_and(|first| step <= first) {
-        let reason = format!("mdrun ends at step {step} of {end} without an error and gets no further");
-        return Step { attempts, ..fail(input, reason) };
-    }
-    let is_calibration = input.row.kind == Kind::Calibration;
-    if is_calibration && input.row.status.submission > 1 {
-        // It has no checkpoint, so it would begin again forever.
-        let reason = format!(
-            "the benchmark ended at step {step} of {end} without an error, again; set retry_requested to run it once more"
-        );
-        return Step { attempts, ..fail(input, reason) };
-    }
-    let goes_on = if is_calibration { "begins again" } else { "goes on from its checkpoint" };
-    let reason = format!("mdrun ended at step {step} of {end} without an error; {goes_on}");
-    let next = next_submission(input.row, reason);
-    let status = RowStatus { step: Some(step), ..with_history(next, status) };
-    Step { attempts, ..record(status) }
 }
 
 /// What was just learned of the submission that ended stays known in the next one.
@@ -235,7 +202,7 @@ pub(super) fn with_history(next: RowStatus, ended: &RowStatus) -> RowStatus {
 }
 
 /// The peak in the row is that of the attempt that it speaks of.
-fn peak_of_last(status: &RowStatus, attempt: Option<&AttemptView>) -> Option<i64> {
+pub(super) fn peak_of_last(status: &RowStatus, attempt: Option<&AttemptView>) -> Option<i64> {
     status.peak_memory_bytes.filter(|_| attempt.is_some_and(|attempt| attempt.number == status.attempt))
 }
 
@@ -275,7 +242,7 @@ pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Ste
         (Some(words), None) => {
             format!("mdrun failed{where_it_failed}: {words} ({})", before_greeting(&said(job)))
         }
-        (None, _) => said(job),
+        (None, _) => ended_on_its_own(&status, input, job).unwrap_or_else(|| said(job)),
     };
     // What was seen of it while it ran counts, too: its log may have lost its beginning.
     let made_a_step = last_step.is_some_and(|last| first_step.is_none_or(|first| last > first))
@@ -295,7 +262,7 @@ pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Ste
     Step { attempts, ..step }
 }
 
-fn before_greeting(sentence: &str) -> &str {
+pub(super) fn before_greeting(sentence: &str) -> &str {
     sentence.split(": :-)").next().unwrap_or(sentence).lines().next().unwrap_or_default()
 }
 

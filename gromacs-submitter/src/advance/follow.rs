@@ -58,6 +58,7 @@ pub(super) fn details(row: &GromacsToTune, seen: &Seen) -> Details {
         quota: job.is_some_and(|job| job.waiting_reason == Some(WaitingReason::QuotaExceeded)),
         image: false,
         restart: job.is_some_and(|job| growth::is_considered(row, job, &seen.ladder)),
+        earlier: status.submission > 1 && job.is_some_and(|job| job.phase == Phase::Completed),
     }
 }
 

@@ -13,6 +13,7 @@
 //! | When is the tuner asked again? | `renewal.rs` | `due` |
 //! | What does a complete ScavengerJob mean? | `ending.rs` | `completed` |
 //! | What does a failed ScavengerJob mean? | `ending.rs` | `failed` |
+//! | What follows if mdrun ends before the last step? | `short.rs` | `stopped_short` |
 //! | What follows if mdrun made no step? | `start.rs` | `failed` |
 //! | Which configurations does it try? | `ladder.rs` | `with_ladder` |
 //! | Which configuration would be done sooner? | `ladder.rs` | `better` |
@@ -46,6 +47,7 @@ mod queued;
 mod renewal;
 mod restart;
 mod seen;
+mod short;
 mod start;
 #[cfg(test)]
 mod tests;
@@ -66,7 +68,8 @@ pub use not_done::{backoff, with_backoff, with_failure, with_refusal, without_gr
 pub use observation::{Observation, Place};
 pub use renewal::{renewed, was_asked};
 use seen::has_ended;
-pub use seen::{Details, Input, Log, LogToRead, Needs, Seen};
+pub use seen::{Details, Earlier, Input, Log, LogToRead, Needs, Seen};
+pub(crate) use short::MOST_SHORT_ENDS;
 pub use start::{Refusal, Refused, without_refused};
 
 use crate::manifest::Probe;
@@ -213,7 +216,7 @@ pub struct AttemptRecord {
     pub measured: Option<Measurement>,
     /// Most memory it was seen to use, bytes.
     pub peak_memory_bytes: Option<i64>,
-    /// Last lines of its log, if it failed.
+    /// Last lines of its log, if it failed or ended before the last step; without a log, words that say so.
     pub log_end: Option<String>,
     /// Seconds from when it was first seen to its first step, if that was seen.
     pub restart_seconds: Option<i32>,

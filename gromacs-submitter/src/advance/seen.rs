@@ -46,6 +46,8 @@ pub struct Details {
     pub image: bool,
     /// What a restart of the row costs, as it was measured.
     pub restart: bool,
+    /// How its newest submissions before this one ended.
+    pub earlier: bool,
 }
 
 /// A log that is worth reading.
@@ -101,10 +103,21 @@ pub struct Seen {
     pub is_followed: bool,
     /// True if another row has taken a configuration because of the room that the pool says is free.
     pub room_is_taken: bool,
+    /// How its newest submissions before this one ended, the newest first.
+    pub earlier: Vec<Earlier>,
     /// Seconds that a restart of the row costs; none if nobody has measured one.
     pub restart_seconds: Option<i32>,
     /// Memory that the running attempt uses now, bytes; none where the cluster does not measure it.
     pub memory_bytes: Option<i64>,
+}
+
+/// How a submission ended.
+#[derive(Debug, Clone, Copy, PartialEq, sqlx::FromRow)]
+pub struct Earlier {
+    /// True if mdrun ended it without an error, before its last step.
+    pub is_short: bool,
+    /// Seconds that its attempts ran, all together.
+    pub seconds: f64,
 }
 
 /// The log of a pod.

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use scavenger_schema::simulation::GromacsToTune;
 
 use super::{Store, StoreError, sql_time};
+use crate::advance::{Earlier, MOST_SHORT_ENDS};
 
 impl Store {
     /// When a submitter first saw what the operator wrote of the pool at `update`, by the database's clock: now, if none has
@@ -49,6 +50,26 @@ impl Store {
         .bind(row.id)
         .bind(&row.owner)
         .fetch_one(&self.pool)
+        .await?)
+    }
+
+    /// How the newest submissions of a row before this one ended, the newest first: as many as matter. If mdrun ended an attempt
+    /// itself, the end of its log was kept unless it was at the last step.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn earlier(&self, row: i64, submission: i32) -> Result<Vec<Earlier>, StoreError> {
+        Ok(sqlx::query_as(
+            "select coalesce(
+                    (array_agg(outcome = 'completed' and log_end is not null order by attempt desc))[1], false) as is_short,
+                coalesce(sum(extract(epoch from end_time - start_time)), 0)::double precision as seconds
+            from gromacs_attempt where row_id = $1 and submission < $2
+            group by submission order by submission desc limit $3",
+        )
+        .bind(row)
+        .bind(submission)
+        .bind(MOST_SHORT_ENDS - 1)
+        .fetch_all(&self.pool)
         .await?)
     }
 }

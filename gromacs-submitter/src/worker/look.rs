@@ -66,6 +66,9 @@ impl Worker {
         if details.restart {
             seen.restart_seconds = self.store.restart_seconds(row).await?;
         }
+        if details.earlier {
+            seen.earlier = self.store.earlier(row.id, row.status.submission).await?;
+        }
         seen.room_is_taken = self.taken().covers(update_of(&seen), self.store.clock());
         Ok(seen)
     }

@@ -199,6 +199,7 @@ fn one_that_ends_too_early_twice_fails() {
     assert_eq!((step.status.state, step.status.submission), (State::Queued, 2));
     assert_eq!(reason(&step), "mdrun ended at step 500 of 1200 without an error; begins again");
     scene.row.status.submission = 2;
+    scene.earlier = vec![Earlier { is_short: true, seconds: 3.0 }];
     let step = scene.step();
     assert_eq!(step.status.state, State::Failed);
     assert!(reason(&step).starts_with("the benchmark ended at step 500 of 1200"), "{}", reason(&step));

@@ -19,6 +19,7 @@ mod options;
 mod refused;
 mod renewal;
 mod restart;
+mod short;
 mod start;
 mod waiting_better;
 
@@ -56,6 +57,7 @@ struct Scene {
     memory_bytes: Option<i64>,
     room_is_taken: bool,
     restart_seconds: Option<i32>,
+    earlier: Vec<Earlier>,
     now: Timestamp,
 }
 
@@ -78,6 +80,7 @@ impl Scene {
             memory_bytes: None,
             room_is_taken: false,
             restart_seconds: None,
+            earlier: Vec::new(),
             now: now(),
         }
     }
@@ -127,6 +130,7 @@ impl Scene {
             memory_bytes: self.memory_bytes.filter(|_| runs),
             room_is_taken: self.room_is_taken,
             restart_seconds: self.restart_seconds.filter(|_| details.restart),
+            earlier: self.earlier.iter().copied().filter(|_| details.earlier).collect(),
             ..objects
         }
     }
