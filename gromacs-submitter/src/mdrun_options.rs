@@ -111,6 +111,12 @@ impl MdrunOptions {
         self.value(NSTLIST).and_then(|steps| steps.parse().ok()).filter(|&steps| steps > 0)
     }
 
+    /// True if the option is among them.
+    #[must_use]
+    pub fn has(&self, option: &str) -> bool {
+        self.0.contains(&Argument::Plain(option.to_owned()))
+    }
+
     /// The word behind an option that takes one.
     fn value(&self, option: &str) -> Option<&str> {
         self.0.windows(2).find_map(|pair| match pair {

@@ -153,6 +153,48 @@ fn what_keeps_the_update_off_a_gpu_is_found() {
     }
 }
 
+/// What keeps the modular simulator away matters to an expanded ensemble, which has no checkpoints then.
+#[test]
+fn what_keeps_an_expanded_ensemble_from_its_checkpoints_is_found() {
+    let dumps = [include_str!("fixtures/dump-2020.txt"), include_str!("fixtures/dump-2025.txt")];
+    let of_peptide = include_str!("fixtures/dump-peptide.txt");
+    for dump in dumps.into_iter().chain([of_peptide]) {
+        for (from, to, variable, expected) in [
+            ("annealing:          No", "annealing:      Single", None, "annealing"),
+            ("annealing:          No", "annealing:          No    Periodic", None, "annealing"),
+            (
+                "interactiveMD                  = false",
+                "interactiveMD                  = true",
+                None,
+                "interactive-md",
+            ),
+            ("Dis. Rest.:\n         nr: 0", "Dis. Rest.:\n         nr: 3", None, "distance-restraints"),
+            ("annealing:", "annealing:", Some(""), "disabled"),
+            ("annealing:", "annealing:", None, ""),
+        ] {
+            assert!(dump.contains(from), "{from:?}");
+            for (setting, is_expanded) in [("no", false), ("expanded", true)] {
+                let free_energy = format!("free-energy                    = {setting}");
+                let changed = dump.replacen(from, to, 1).replacen(
+                    "free-energy                    = no",
+                    &free_energy,
+                    1,
+                );
+                let set = variable.map(|_| "export GMX_DISABLE_MODULAR_SIMULATOR=; ").unwrap_or_default();
+                let volume =
+                    Volume::new("case \"$*\" in *'dump -s '*) cat \"$(dirname \"$0\")/../dump\" ;; esac");
+                std::fs::write(volume.0.join("dump"), changed).expect("should write a dump");
+                let script = format!("{set}{INSPECT_SCRIPT}");
+                let output = volume.run(&script, &[&volume.file("a.tpr"), &volume.0.join("gromacs-1")]);
+                assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+                let found = parse_inspection(&volume.message()).expect("should be a good answer").values;
+                let found = found.get("legacy-simulator").map(String::as_str).unwrap_or_default();
+                assert_eq!(found, if is_expanded { expected } else { "" }, "{to}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_folder_of_another_queue_is_left_alone() {
     let volume = Volume::new(&dumping());

@@ -11,7 +11,8 @@ use super::{
 };
 use crate::manifest::{MOST_PROBE_MEMORY, Probe, RowNames, own_copy};
 use crate::mdrun_log::{error_message, last_warning};
-use crate::probe::{Change, Inspection, ProbeError, advice, change, parse_inspection};
+use crate::mdrun_options::MdrunOptions;
+use crate::probe::{Change, Inspection, ProbeError, advice, change, parse_inspection, without_checkpoints};
 use crate::start_failure::{StartFailure, classify};
 use crate::view::JobView;
 
@@ -137,6 +138,10 @@ fn contradiction(row: &GromacsToTune, inspection: &Inspection) -> Option<String>
              own",
             row.tpr_path
         ));
+    }
+    let options = MdrunOptions::read(&row.mdrun_options).unwrap_or_default();
+    if let Some(reason) = without_checkpoints(&inspection.values, &options) {
+        return Some(reason);
     }
     let (read, found) = (crate::probe::file_system(row), &inspection.system);
     // What an earlier inspection filled in nobody asked for.

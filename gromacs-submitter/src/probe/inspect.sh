@@ -71,7 +71,7 @@ if command -v flock >/dev/null 2>&1; then
     rm -f -- "$2/.lock-$$"
 fi
 # The dump ends before the coordinates: awk leaves there, and gmx with it. The exit code is awk's.
-found=$(gmx -quiet dump -s "$file" | awk '
+found=$(gmx -quiet dump -s "$file" | awk -v disabled="${GMX_DISABLE_MODULAR_SIMULATOR+yes}" '
 BEGIN {
     split("integrator dt nsteps init-step nstlist rlist verlet-buffer-tolerance coulombtype vdw-type rcoulomb rvdw" \
         " fourier-nx fourier-ny fourier-nz pme-order tcoupl pcoupl free-energy pull awh mts nwall simulation-part #atoms" \
@@ -102,6 +102,7 @@ $1 == "nr:" {
     if ($2 > 0 && kind ~ /^Vir[tual.]* site/) obstacle["virtual-sites"] = 1
     if ($2 > 0 && kind ~ /Pol/) obstacle["shells"] = 1
     if ($2 > 0 && kind ~ /^Orient/) obstacle["orientation-restraints"] = 1
+    if ($2 > 0 && kind ~ /^Dis[.] Rest/) legacy["distance-restraints"] = 1
     if (kind == "Bond" || kind == "G96Bond") bonds += $2 / 3
     if (kind == "Constraint" && $2 / 3 > 256 && 2 * bonds < $2 / 3) obstacle["coupled-constraints"] = 1
     if (kind == "Settle") constraints += $2 / 4 * 3 * molecules[molecule]
@@ -109,6 +110,9 @@ $1 == "nr:" {
     next
 }
 $2 == "=" && ($1 in wanted) && !($1 in value) { value[$1] = $3; next }
+# What the modular simulator does not know, beside some of those obstacles.
+$1 == "interactiveMD" && $3 == "true" { legacy["interactive-md"] = 1; next }
+$1 == "annealing:" { for (i = 2; i <= NF; i++) if ($i != "No") legacy["annealing"] = 1; next }
 $1 == "nfreeze:" && / Y/ { obstacle["frozen-atoms"] = 1; next }
 $1 == "acc:" { for (i = 2; i <= NF; i++) if ($i + 0 != 0) obstacle["acceleration"] = 1; next }
 /^ *energygrp-flags\[/ { groups++; next }
@@ -122,6 +126,11 @@ END {
     if (perturbed > 0) printf "perturbed-atoms=%d\n", perturbed
     for (name in obstacle) obstacles = obstacles (obstacles == "" ? "" : ",") name
     printf "energy-groups=%d\nupdate-obstacles=%s\n", groups, obstacles == "" ? "none" : obstacles
+    # It matters to an expanded ensemble alone, and the answer is short.
+    if (disabled != "") legacy["disabled"] = 1
+    for (name in legacy) list = list (list == "" ? "" : ",") name
+    if (list != "" && (value["free-energy"] == "expanded" || value["simulated-tempering"] == "true"))
+        print "legacy-simulator=" list
     if (2 in box) print "box=" box[0] "," box[1] "," box[2]
 }
 ') || exit 7

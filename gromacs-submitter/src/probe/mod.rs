@@ -5,11 +5,15 @@
 //! string. The script writes a few `key=value` lines (under 1 kB) to the termination message, which the operator
 //! copies into the ScavengerJob's status; the same lines are in the pod's log.
 
+mod expanded;
+
 use std::collections::BTreeMap;
 
 use scavenger_schema::gpu_offload;
 use scavenger_schema::simulation::{GromacsToTune, MINIMISERS, System};
 use scavenger_schema::tuning::{CycleTable, SystemDescription};
+
+pub use expanded::without_checkpoints;
 
 /// Reads the .tpr file and makes the working directory.
 pub const INSPECT_SCRIPT: &str = concat!(include_str!("folder.sh"), include_str!("inspect.sh"));
@@ -122,9 +126,10 @@ pub(crate) const RUN_INPUT: &str = "run-input";
 const MADE: &str = "made";
 
 /// What may differ between two readings of one file, or of a file that only goes on for longer.
-const MAY_DIFFER: [&str; 9] = [
+const MAY_DIFFER: [&str; 10] = [
     CHECKSUM,
     RUN_INPUT,
+    expanded::LEGACY,
     LAUNCHER,
     "nsteps",
     "simulation-part",

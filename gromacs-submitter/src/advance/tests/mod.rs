@@ -6,6 +6,7 @@ mod chain;
 mod checkpoint;
 mod deadline;
 mod ending;
+mod expanded;
 mod extension;
 mod growth;
 mod least;
