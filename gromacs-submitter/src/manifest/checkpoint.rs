@@ -21,8 +21,11 @@ const LEAST_RESTART_SECONDS: i32 = 10;
 /// The longest path that a ScavengerJob takes, in characters.
 const LONGEST_PATH: usize = 512;
 
-/// mdrun writes at the first pair search after `-cpt`. A tenth less keeps the promised interval.
+/// mdrun writes at the first pair search after `-cpt`. A tenth less keeps the promised interval, where no search takes longer.
 const SHARE_OF_INTERVAL: f64 = 0.9;
+
+/// However long a search takes, mdrun shall not write all the time.
+const LEAST_SHARE_OF_INTERVAL: f64 = 0.1;
 
 /// What the ScavengerJob promises.
 pub(super) fn promise(row: &GromacsToTune, terms: &Terms) -> Checkpoint {
@@ -49,9 +52,11 @@ pub(super) fn interval(row: &GromacsToTune) -> Duration {
     Duration::from_secs(u64::try_from(row.interruption_after_seconds).unwrap_or(600))
 }
 
-/// What `-cpt` takes, in minutes.
-pub(super) fn mdrun_minutes(row: &GromacsToTune) -> String {
-    format!("{:.4}", interval(row).as_secs_f64() * SHARE_OF_INTERVAL / 60.0)
+/// What `-cpt` takes, in minutes, of an mdrun that writes at most so many seconds later.
+pub(super) fn mdrun_minutes(row: &GromacsToTune, late_seconds: f64) -> String {
+    let interval = interval(row).as_secs_f64();
+    let share = (1.0 - late_seconds / interval).clamp(LEAST_SHARE_OF_INTERVAL, SHARE_OF_INTERVAL);
+    format!("{:.4}", interval * share / 60.0)
 }
 
 /// Where the supervisor looks: a pattern that matches this one file. Of several simulations the oldest checkpoint counts,
@@ -67,4 +72,28 @@ fn path(row: &GromacsToTune) -> Option<String> {
         }
     }
     (path.chars().count() <= LONGEST_PATH).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{ladder, manifest_settings, row, terms};
+    use crate::manifest::simulation_job;
+
+    #[test]
+    fn the_promised_interval_is_kept_where_pair_searches_take_long() {
+        let minutes = |seconds: i32, ns_per_day: f64| {
+            let mut rung = ladder()[0].clone();
+            rung.ns_per_day_p10 = ns_per_day;
+            let row = GromacsToTune { interruption_after_seconds: seconds, ..row() };
+            let args = simulation_job(&row, &rung, &manifest_settings(), &terms()).spec.args;
+            let at = args.iter().position(|word| word == "-cpt").expect("should write checkpoints");
+            args[at + 1].parse::<f64>().expect("should be a number")
+        };
+        // 200 steps take 1 s, 20 s and 200 s.
+        assert_eq!(minutes(600, 34.56), 9.0);
+        assert_eq!(minutes(60, 1.728), 0.6667);
+        assert_eq!(minutes(60, 0.1728), 0.1);
+        assert_eq!(minutes(600, 0.1728), 6.6667);
+    }
 }

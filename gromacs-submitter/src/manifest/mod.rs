@@ -140,14 +140,18 @@ pub fn needed_grace_seconds(row: &GromacsToTune, rung: &LadderRung) -> i64 {
     if row.is_minimisation() {
         return PROBE_GRACE_SECONDS;
     }
-    let steps_per_second = slow_ns_per_day(row, rung) * 1000.0 / row.system.dt_ps.unwrap_or(0.002) / 86400.0;
-    let steps = f64::from(steps_to_stop(row, rung));
     // All simulations of a row write at the same time.
     let atoms = row.system.atoms.unwrap_or(0) as f64 * f64::from(row.simulations());
     let writing = atoms * CHECKPOINT_BYTES_PER_ATOM / SLOW_VOLUME_BYTES_PER_SECOND;
     let seeing = if row.is_multidir() { multidir::LOOK_SECONDS } else { 0.0 };
     // A float that is too large becomes the largest integer.
-    (STOP_SECONDS + steps / steps_per_second + writing + seeing).ceil() as i64
+    (STOP_SECONDS + seconds_to_heed(row, rung) + writing + seeing).ceil() as i64
+}
+
+/// Seconds that mdrun computes before it does what it was told, at the slow end of what `rung` may do.
+fn seconds_to_heed(row: &GromacsToTune, rung: &LadderRung) -> f64 {
+    let steps_per_second = slow_ns_per_day(row, rung) * 1000.0 / row.system.dt_ps.unwrap_or(0.002) / 86400.0;
+    f64::from(steps_to_stop(row, rung)) / steps_per_second
 }
 
 /// What is measured varies by as much, and mdrun may be told to stop in a slow moment.
@@ -366,7 +370,7 @@ fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
     }
     if !row.is_minimisation() {
         args.extend(["-cpi", checkpoint::FILE, "-cpo", checkpoint::FILE, "-cpt"].map(ToOwned::to_owned));
-        args.push(checkpoint::mdrun_minutes(row));
+        args.push(checkpoint::mdrun_minutes(row, seconds_to_heed(row, rung)));
     }
     if !row.is_minimisation() && !appends(row) {
         args.push("-noappend".to_owned());
