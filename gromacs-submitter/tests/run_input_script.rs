@@ -140,6 +140,21 @@ fn what_a_link_leads_to_is_copied() {
 }
 
 #[test]
+fn the_copy_of_a_file_that_nobody_may_write_can_be_read_and_replaced() {
+    let mut row = Row::new();
+    let mode = |mode| std::fs::Permissions::from_mode(mode);
+    write(&row.file, "another");
+    std::fs::set_permissions(&row.file, mode(0o044)).expect("should set");
+    // What an inspection left that was killed.
+    write(&row.folder.join("new.tpr"), "anot");
+    std::fs::set_permissions(row.folder.join("new.tpr"), mode(0o444)).expect("should set");
+    row.taken = row.read();
+    assert_eq!(row.runs(), "another");
+    let copy = row.folder.join(&row.taken["run-input"]).metadata().expect("should be there");
+    assert_eq!(copy.permissions().mode() & 0o600, 0o600);
+}
+
+#[test]
 fn a_retry_takes_another_file_only_once_it_was_judged() {
     let mut row = Row::new();
     let first = row.taken["run-input"].clone();
@@ -288,7 +303,7 @@ fn each_of_several_simulations_has_its_copy() {
     // Put back, it is what it was.
     write(&input("sim0"), "first sim0");
     assert_eq!(inspect(&copy).1, first);
-    assert_eq!(copies(&work.join("sim0")), [copy.clone()]);
+    assert_eq!(copies(&work.join("sim0")), [copy.as_str()]);
     // Without a copy it is missing.
     std::fs::remove_file(work.join("a b").join(&copy)).expect("should remove");
     let (code, _, words) = inspect(&copy);

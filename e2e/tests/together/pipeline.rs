@@ -8,7 +8,7 @@ use scavenger_e2e::{
     postgres::NAMESPACE,
     queue::{Row, attempts, insert, is_complete, prepare, prepare_with, row, simulations, state},
     repetitions, run,
-    world::until,
+    world::{exec, until},
 };
 
 #[test]
@@ -68,6 +68,9 @@ fn an_interrupted_simulation_continues_from_its_checkpoint() {
         })
         .await?;
         let pod = world.pod(&name).await?.name_any();
+        // What becomes of the user's file meanwhile does not matter: the row has a copy.
+        let overwrite = ["sh", "-c", "echo another >/data/water/water.tpr"];
+        exec(&world.api::<Pod>(), &pod, "main", &overwrite).await?;
         world.api::<Pod>().delete(&pod, &DeleteParams::default()).await?;
         let row = state(&database, id, "completed").await?;
         is_complete(&row)?;
