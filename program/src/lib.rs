@@ -10,6 +10,8 @@ pub mod logging;
 pub mod metrics;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod metrics_page;
+#[cfg(feature = "kubernetes")]
+pub mod objects;
 pub mod output;
 pub mod probes;
 pub mod server;
