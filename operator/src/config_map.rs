@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{ObjectMeta, PostParams},
 };
+use scavenger_program::objects::Objects;
 use scavenger_schema::names;
 
 /// Label on everything that the operator makes besides Jobs, with [`names::OPERATOR`] as its value.
@@ -25,7 +26,7 @@ pub(crate) enum Error {
 
 /// Writes a ConfigMap, unless it is there and right. One that is somebody else's is left alone.
 pub(crate) async fn bring(
-    api: &Api<ConfigMap>,
+    api: &Objects<ConfigMap>,
     name: &str,
     data: BTreeMap<String, String>,
 ) -> Result<(), Error> {

@@ -3,11 +3,12 @@
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::Pod as ApiPod, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{
-    Api, Client,
+    Client,
     api::{DeleteParams, EvictParams, Patch, PatchParams, Preconditions},
     core::Status,
 };
 use scavenger_planner::{action::Failure, values::Key};
+use scavenger_program::objects::Objects;
 use scavenger_vocabulary::Reason;
 use serde_json::json;
 use tracing::info;
@@ -40,7 +41,7 @@ impl Evictor {
 
     /// Interrupts one pod, and none that took its name since.
     pub(crate) async fn evict(&self, pod: &Key, uid: &str) -> Result<Gone, Failure> {
-        let api: Api<ApiPod> = Api::namespaced(self.client.clone(), &pod.namespace);
+        let api: Objects<ApiPod> = Objects::namespaced(self.client.clone(), &pod.namespace);
         let only_this = DeleteParams {
             preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
             ..DeleteParams::default()

@@ -13,9 +13,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
 use kube::{
-    Api, Client,
+    Client,
     api::{ObjectMeta, PostParams},
 };
+use scavenger_program::objects::Objects;
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tracing::{info, warn};
 
@@ -78,7 +79,7 @@ pub(crate) struct Election {
 impl Election {
     /// Takes part in the election until [`Self::resign`].
     pub(crate) fn start(client: &Client, candidate: Candidate) -> Self {
-        let api = Api::namespaced(client.clone(), &candidate.namespace);
+        let api = Objects::namespaced(client.clone(), &candidate.namespace);
         let (sender, state) = watch::channel(Leadership::Unknown);
         let (stop, stopped) = watch::channel(false);
         let campaign = Campaign { api, candidate, seen: None, renewed: None };
@@ -97,7 +98,7 @@ impl Election {
 }
 
 struct Campaign {
-    api: Api<Lease>,
+    api: Objects<Lease>,
     candidate: Candidate,
     /// The Lease as it was seen last, and since when it is so, by this machine's clock.
     seen: Option<(LeaseSpec, Instant)>,

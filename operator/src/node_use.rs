@@ -15,12 +15,13 @@ use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client};
+use kube::Client;
 use scavenger_planner::{
     Planner,
     node_use::REMEMBERED_EVERY,
     values::{Harm, Name, RememberedNode, RememberedUse},
 };
+use scavenger_program::objects::Objects;
 use scavenger_schema::{names, terminal::shown};
 use tokio::{task::JoinHandle, time::Instant};
 use tracing::{info, warn};
@@ -40,11 +41,11 @@ const WITHIN: Duration = Duration::from_secs(5);
 
 /// The ConfigMap.
 #[derive(Debug, Clone)]
-pub(crate) struct Store(Api<ConfigMap>);
+pub(crate) struct Store(Objects<ConfigMap>);
 
 impl Store {
     pub(crate) fn new(client: &Client, namespace: &str) -> Self {
-        Self(Api::namespaced(client.clone(), namespace))
+        Self(Objects::namespaced(client.clone(), namespace))
     }
 
     /// What the leader before this one knew; none if nothing is there, or it cannot be read.

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     cache::{self, Key},
-    chart, docs, generate, lint, release, rules, shell, test, words,
+    chart, docs, generate, lint, paths, release, rules, shell, test, words,
 };
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
@@ -81,6 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     check("site of the pages", &docs::book);
     check("planner depends on no client", &planner_is_pure);
     check("tables of rules", &rules::check);
+    check("names in paths of requests", &paths::check);
     check("licences and sources of dependencies", &dependencies);
     check("development cluster's Go code", &go);
     if arguments.no_test {

@@ -15,6 +15,7 @@ mod images;
 mod install;
 mod lint;
 mod packages;
+mod paths;
 mod preflight;
 mod progress;
 mod release;

@@ -5,9 +5,10 @@ use std::fmt;
 
 use futures::AsyncBufRead;
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim, Pod};
-use kube::api::{Api, AttachParams, DeleteParams, ListParams, LogParams};
+use kube::api::{AttachParams, DeleteParams, ListParams, LogParams};
 use kube::client::UpgradeConnectionError;
 use kube::{Client, ResourceExt};
+use scavenger_program::objects::Objects;
 use scavenger_schema::names;
 use scavenger_schema::scavenger_job::ScavengerJob;
 
@@ -151,8 +152,8 @@ impl Access {
         &self.namespace
     }
 
-    fn pods(&self) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), &self.namespace)
+    fn pods(&self) -> Objects<Pod> {
+        Objects::namespaced(self.client.clone(), &self.namespace)
     }
 
     /// The pods of these ScavengerJobs.
@@ -198,7 +199,7 @@ impl Access {
     /// # Errors
     /// [`AccessError`].
     pub async fn job_image(&self, name: &str) -> Result<Option<String>, AccessError> {
-        let jobs: Api<ScavengerJob> = Api::namespaced(self.client.clone(), &self.namespace);
+        let jobs: Objects<ScavengerJob> = Objects::namespaced(self.client.clone(), &self.namespace);
         let job = self.ask(Right::GetScavengerJob, name, jobs.get_opt(name)).await?;
         Ok(job.map(|job| job.spec.image))
     }
@@ -208,7 +209,8 @@ impl Access {
     /// # Errors
     /// [`AccessError`].
     pub async fn claim(&self, name: &str) -> Result<Option<PersistentVolumeClaim>, AccessError> {
-        let claims: Api<PersistentVolumeClaim> = Api::namespaced(self.client.clone(), &self.namespace);
+        let claims: Objects<PersistentVolumeClaim> =
+            Objects::namespaced(self.client.clone(), &self.namespace);
         self.ask(Right::GetClaim, name, claims.get_opt(name)).await
     }
 
@@ -279,7 +281,7 @@ impl Access {
 
     /// The newest warning about a pod. It is a help only: without the right to read events there is none.
     pub async fn warning(&self, pod: &str) -> Option<String> {
-        let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let events: Objects<Event> = Objects::namespaced(self.client.clone(), &self.namespace);
         let about = format!("involvedObject.kind=Pod,involvedObject.name={pod},type=Warning");
         let parameters = ListParams::default().fields(&about);
         let listed = tokio::time::timeout(TIMEOUT, events.list(&parameters)).await.ok()?.ok()?;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
+use scavenger_program::objects::Objects;
 use scavenger_schema::quantity::parse_units;
 use scavenger_schema::scavenger_job::ScavengerJob;
 
@@ -53,7 +54,7 @@ impl Cluster {
             return None;
         }
         let kind = GroupVersionKind::gvk("metrics.k8s.io", "v1beta1", "PodMetrics");
-        let metrics: Api<DynamicObject> = Api::namespaced_with(
+        let metrics: Objects<DynamicObject> = Objects::namespaced_with(
             self.client.clone(),
             namespace,
             &ApiResource::from_gvk_with_plural(&kind, "pods"),

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use futures::{AsyncBufRead, Stream, StreamExt};
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
-use kube::api::{Api, ListParams, LogParams};
+use kube::api::{ListParams, LogParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
+use scavenger_program::objects::{Objects, wrong_name};
 use scavenger_schema::names;
 use scavenger_schema::scavenger_job::ScavengerJob;
 use scavenger_schema::scavenger_pool::ScavengerPool;
@@ -204,12 +205,12 @@ impl Cluster {
         Self { client, pool: Arc::default(), metrics_missing: Arc::default() }
     }
 
-    fn jobs(&self, namespace: &str) -> Api<ScavengerJob> {
-        Api::namespaced(self.client.clone(), namespace)
+    fn jobs(&self, namespace: &str) -> Objects<ScavengerJob> {
+        Objects::namespaced(self.client.clone(), namespace)
     }
 
-    fn pods(&self, namespace: &str) -> Api<Pod> {
-        Api::namespaced(self.client.clone(), namespace)
+    fn pods(&self, namespace: &str) -> Objects<Pod> {
+        Objects::namespaced(self.client.clone(), namespace)
     }
 
     /// Reads a ScavengerJob.
@@ -229,7 +230,7 @@ impl Cluster {
         if let Some((_, pool)) = known.as_ref().filter(|(read, _)| read.elapsed() < POOL_SERVES) {
             return Ok(pool.clone());
         }
-        let pools: Api<ScavengerPool> = Api::all(self.client.clone());
+        let pools: Objects<ScavengerPool> = Objects::all(self.client.clone());
         let request = pools.get_opt(names::DEFAULT_POOL);
         let pool = within("read the ScavengerPool", "", names::DEFAULT_POOL, request).await?;
         *known = Some((Instant::now(), pool.clone()));
@@ -241,7 +242,7 @@ impl Cluster {
     /// # Errors
     /// [`ClusterError`].
     pub async fn quotas(&self, namespace: &str) -> Result<Option<Vec<ResourceQuota>>, ClusterError> {
-        let quotas: Api<ResourceQuota> = Api::namespaced(self.client.clone(), namespace);
+        let quotas: Objects<ResourceQuota> = Objects::namespaced(self.client.clone(), namespace);
         let request = async {
             match quotas.list(&ListParams::default()).await {
                 Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(None),
@@ -343,7 +344,15 @@ impl Cluster {
         queue_id: &str,
     ) -> impl Stream<Item = Result<i64, watcher::Error>> + Send + use<> {
         let config = watcher::Config::default().labels(&selector_of_queue(queue_id));
-        watcher(self.jobs(namespace), config).default_backoff().filter_map(|event| async {
+        let events = match self.jobs(namespace).unnamed() {
+            Ok(jobs) => watcher(jobs.clone(), config).default_backoff().left_stream(),
+            // Nothing changes where nothing can be; that is said once.
+            Err(error) => {
+                let error = Err(watcher::Error::InitialListFailed(error));
+                futures::stream::iter([error]).chain(futures::stream::pending()).right_stream()
+            }
+        };
+        events.filter_map(|event| async {
             match event {
                 Ok(
                     watcher::Event::Apply(job) | watcher::Event::InitApply(job) | watcher::Event::Delete(job),
@@ -390,6 +399,12 @@ async fn within<T>(
     match tokio::time::timeout(TIMEOUT, request).await {
         Err(_) => Err(ClusterError::AnswerInTime { act, name: name.to_owned() }),
         Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) if wrong_name(&error).is_some() => {
+            let message = wrong_name(&error).unwrap_or_default().to_owned();
+            let (name, namespace) = (name.to_owned(), namespace.to_owned());
+            // As the API server would say it of what was asked for.
+            Err(ClusterError::Allow { act, name, namespace, code: 422, message })
+        }
         // 403 no right, 404 no namespace (an absent object is handled before), 422 the object is refused.
         Ok(Err(kube::Error::Api(status)))
             if matches!(status.code, 403 | 404 | 422) && !namespace.is_empty() =>

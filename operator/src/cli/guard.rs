@@ -6,11 +6,12 @@ use anyhow::{Context, bail};
 use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use kube::{Api, Client, ResourceExt};
+use kube::{Client, ResourceExt};
 use scavenger_planner::{
     guard::{Help, Leaving},
     values::{Key, PreemptionMode},
 };
+use scavenger_program::objects::Objects;
 use scavenger_schema::{names, terminal::shown};
 use scavenger_vocabulary::number_of;
 use tokio::time::Instant;
@@ -74,7 +75,7 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
     let client = super::connected(Client::try_from(config.clone()))?;
     let evictor = Evictor::new(super::without_retries(config)?, names::GUARD);
     let (namespace, name) = (options.lease.namespace(&client), &options.lease.lease_name);
-    let leases: Api<Lease> = Api::namespaced(client.clone(), &namespace);
+    let leases: Objects<Lease> = Objects::namespaced(client.clone(), &namespace);
     let read = || async {
         leases
             .get_opt(name)

@@ -3,10 +3,11 @@
 use anyhow::{Context, bail};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     api::{DeleteParams, EvictParams, ListParams, Patch, PatchParams, Preconditions},
 };
 use scavenger_planner::values::Key;
+use scavenger_program::objects::Objects;
 use scavenger_schema::{
     names,
     scavenger_job::{Phase, ScavengerJob},
@@ -65,7 +66,7 @@ pub(super) async fn interrupt(options: &Interrupt) -> anyhow::Result<()> {
     if !phase.is_active() {
         bail!("{key} is {}: there is no attempt to interrupt", phase.name());
     }
-    let pods: Api<Pod> = Api::namespaced(client, &key.namespace);
+    let pods: Objects<Pod> = Objects::namespaced(client, &key.namespace);
     let selector = format!("{}={}", names::LABEL_JOB_UID, sj.uid().unwrap_or_default());
     let list = pods.list(&ListParams::default().labels(&selector)).await;
     let list = list.with_context(|| format!("the pods of {key} could not be listed"))?;
@@ -104,7 +105,7 @@ pub(super) async fn release(options: &Release) -> anyhow::Result<()> {
 
 /// The ScavengerJob as it is stored.
 pub(super) async fn read(client: &Client, key: &Key) -> anyhow::Result<ScavengerJob> {
-    let api: Api<ScavengerJob> = Api::namespaced(client.clone(), &key.namespace);
+    let api: Objects<ScavengerJob> = Objects::namespaced(client.clone(), &key.namespace);
     let sj = api.get_opt(&key.name).await.with_context(|| format!("{key} could not be read"))?;
     sj.with_context(|| missing(key))
 }
@@ -115,7 +116,7 @@ async fn suspend(client: &Client, key: &Key, suspend: bool) -> anyhow::Result<()
     if phase(&sj).is_finished() {
         bail!("{key} is {}: it has ended", phase(&sj).name());
     }
-    let api: Api<ScavengerJob> = Api::namespaced(client.clone(), &key.namespace);
+    let api: Objects<ScavengerJob> = Objects::namespaced(client.clone(), &key.namespace);
     let patch = Patch::Merge(suspension(suspend));
     match api.patch(&key.name, &PatchParams::default(), &patch).await {
         Ok(_) => Ok(()),

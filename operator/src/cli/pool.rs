@@ -3,10 +3,8 @@
 use std::io::Write;
 
 use anyhow::{Context, bail};
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
-};
+use kube::api::{Patch, PatchParams};
+use scavenger_program::objects::Objects;
 use scavenger_schema::{names, scavenger_pool::ScavengerPool};
 use serde_json::{Value, json};
 
@@ -72,7 +70,7 @@ impl Order {
 }
 
 pub(super) async fn exec(order: Order, connection: &Connection) -> anyhow::Result<()> {
-    let pools: Api<ScavengerPool> = Api::all(connection.connect().await?);
+    let pools: Objects<ScavengerPool> = Objects::all(connection.connect().await?);
     let patch = json!({ "spec": order.spec() });
     match pools.patch(names::DEFAULT_POOL, &PatchParams::default(), &Patch::Merge(&patch)).await {
         Ok(_) => {}

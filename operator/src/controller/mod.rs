@@ -14,7 +14,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Api, Client, api::PostParams};
+use kube::{Client, api::PostParams};
 use scavenger_planner::{
     Planner,
     action::ActionResult,
@@ -22,6 +22,7 @@ use scavenger_planner::{
     urgency::Line,
     values::{Key, LiveReport, Name, Observation},
 };
+use scavenger_program::objects::Objects;
 use scavenger_schema::{
     names,
     scavenger_pool::{ScavengerPool, ScavengerPoolStatus},
@@ -462,13 +463,13 @@ impl PoolStatus {
         }
         self.written = Some((status.clone(), Instant::now()));
         status.update_time = Some(Time(now));
-        let pools: Api<ScavengerPool> = Api::all(self.client.clone());
+        let pools: Objects<ScavengerPool> = Objects::all(self.client.clone());
         self.under_way = Some(tokio::spawn(async move { write(&pools, status).await }));
     }
 }
 
 /// Writes a pool status; false if it was not written.
-async fn write(pools: &Api<ScavengerPool>, mut new_status: ScavengerPoolStatus) -> bool {
+async fn write(pools: &Objects<ScavengerPool>, mut new_status: ScavengerPoolStatus) -> bool {
     let mut pool = match pools.get_opt(names::DEFAULT_POOL).await {
         Ok(Some(pool)) => pool,
         Ok(None) => return false,

@@ -4,14 +4,31 @@ use scavenger_planner::{
     action::Failure,
     refusal::{self, Refusal},
 };
+use scavenger_program::objects::wrong_name;
 
 #[expect(clippy::needless_pass_by_value, reason = "made for map_err")]
 pub(crate) fn failure(error: kube::Error) -> Failure {
+    if let Some(why) = wrong_name(&error) {
+        return Failure::Refused(why.to_owned());
+    }
     match &error {
         kube::Error::Api(status) if status.is_not_found() => Failure::Gone,
         kube::Error::Api(status) if status.is_conflict() => Failure::Conflict,
         kube::Error::Api(status) => Failure::Transient(status.message.clone()),
         other => Failure::Transient(other.to_string()),
+    }
+}
+
+/// Why the API server did not take a change of the ScavengerJob itself. What it finds invalid there stays so until somebody
+/// changes it.
+pub(super) fn invalidity(error: kube::Error) -> Failure {
+    match &error {
+        kube::Error::Api(status)
+            if status.code == 400 || status.code == 422 && status.message.contains(" is invalid: ") =>
+        {
+            Failure::Refused(status.message.clone())
+        }
+        _ => failure(error),
     }
 }
 

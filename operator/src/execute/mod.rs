@@ -30,11 +30,12 @@ mod tests;
 use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use kube::{Api, Client, Resource, ResourceExt, api::GetParams};
+use kube::{Client, Resource, ResourceExt, api::GetParams};
 use scavenger_planner::{
     action::{Action, ActionResult, Answer, Failure, Task},
     values::Key,
 };
+use scavenger_program::objects::Objects;
 use scavenger_schema::{names, scavenger_job::ScavengerJob, terminal::shown};
 use tokio::sync::watch;
 use tracing::warn;
@@ -147,12 +148,12 @@ impl Executor {
         }
     }
 
-    fn api<K>(&self, key: &Key) -> Api<K>
+    fn api<K>(&self, key: &Key) -> Objects<K>
     where
         K: Resource<Scope = k8s_openapi::NamespaceResourceScope>,
         K::DynamicType: Default,
     {
-        Api::namespaced(self.client.clone(), &key.namespace)
+        Objects::namespaced(self.client.clone(), &key.namespace)
     }
 
     /// The ScavengerJob, if it is still the one that was judged.

@@ -15,7 +15,10 @@ use scavenger_schema::{names, scavenger_job::ScavengerJob};
 use serde_json::json;
 use tracing::info;
 
-use super::{Executor, Outcome, errors::failure};
+use super::{
+    Executor, Outcome,
+    errors::{failure, invalidity},
+};
 
 /// Pods of one gang that are evicted or deleted at the same time: an action is one of many that are under way.
 const PODS_AT_ONCE: usize = 8;
@@ -135,7 +138,7 @@ impl Executor {
         self.api::<ScavengerJob>(key)
             .patch(&key.name, &PatchParams::default(), &Patch::Merge(&patch))
             .await
-            .map_err(failure)
+            .map_err(invalidity)
     }
 }
 

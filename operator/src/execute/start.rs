@@ -5,13 +5,14 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, PersistentVolumeClaim, Service, ServiceAccount},
 };
 use kube::{
-    Api, Resource, ResourceExt,
+    Resource, ResourceExt,
     api::{GetParams, PostParams},
 };
 use scavenger_planner::{
     action::{Answer, Failure},
     values::{Access, ByUse, Confinement, Key, Name, Supervisor},
 };
+use scavenger_program::objects::Objects;
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 
 use super::{
@@ -140,7 +141,7 @@ impl Executor {
         let supervision = supervisor.as_deref().map(|supervisor| (supervisor, &self.manifests));
         let wanted = manifest::job(&sj, attempt, priority_class, &confinement, supervision, by_use);
         let name = names::job(&key.name, attempt);
-        let api = Api::<BatchJob>::namespaced(self.once.clone(), &key.namespace);
+        let api = Objects::<BatchJob>::namespaced(self.once.clone(), &key.namespace);
         self.must_lead()?;
         let made = match api.create(&PostParams::default(), &wanted).await {
             Ok(made) => made,

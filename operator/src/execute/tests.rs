@@ -203,6 +203,68 @@ async fn a_start_writes_three_times_and_reads_the_scavenger_job_once() {
     );
 }
 
+/// Such a spec has failed before anything is prepared; should it get here, no request is made of its names.
+#[tokio::test]
+async fn what_cannot_be_a_name_in_a_path_is_asked_for_by_nobody_and_is_the_specs_own_fault() {
+    let at = "/data";
+    for (field, value, named) in [
+        (
+            "persistentVolumeClaims",
+            json!([{ "claimName": "../x", "mountPath": at }]),
+            "PersistentVolumeClaim \"../x\"",
+        ),
+        ("persistentVolumeClaims", json!([{ "claimName": "x/status", "mountPath": at }]), "\"x/status\""),
+        ("configMaps", json!([{ "name": "A B", "mountPath": at }]), "ConfigMap \"A B\""),
+        ("serviceAccountName", json!("default?a"), "ServiceAccount \"default?a\""),
+        (
+            "env",
+            json!([{ "name": "A", "valueFrom": { "configMapKeyRef": { "name": "x#", "key": "a" } } }]),
+            "\"x#\"",
+        ),
+    ] {
+        let mut sj = json!(waiting_sj());
+        sj["spec"][field] = value;
+        let (sj, asked) = (serde_json::from_value(sj).unwrap(), Arc::default());
+        let executor = executor(cluster(&sj, &asked));
+        let task = Task::Prepare { resource_version: 7 };
+        let action = Action { sj: Key::new("lab", "one"), uid: "u".into(), task };
+        let answer = executor.execute(action).await.answer.unwrap_err();
+        assert!(matches!(&answer, Failure::Refused(why) if why.contains(named)), "{answer:?}");
+        assert_eq!(*asked.lock().unwrap(), ["GET scavengerjobs/one"], "nothing else is asked");
+    }
+}
+
+/// An API server that answers every PATCH of a ScavengerJob without finalizer with this.
+async fn prepared_with(code: u16, message: &str) -> Failure {
+    let mut sj = waiting_sj();
+    sj.metadata.finalizers = None;
+    let status =
+        json!({ "kind": "Status", "status": "Failure", "code": code, "message": message }).to_string();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let is_write = request.method() == Method::PATCH;
+        let text = if is_write { status.clone() } else { json!(sj).to_string() };
+        let mut response = Response::new(Body::from(text.into_bytes()));
+        *response.status_mut() = if is_write { StatusCode::from_u16(code).unwrap() } else { StatusCode::OK };
+        std::future::ready(Ok::<_, kube::Error>(response))
+    });
+    let executor = executor(Client::new(service, "lab"));
+    let task = Task::Prepare { resource_version: 7 };
+    executor.execute(Action { sj: Key::new("lab", "one"), uid: "u".into(), task }).await.answer.unwrap_err()
+}
+
+#[tokio::test]
+async fn an_object_that_the_api_server_finds_invalid_has_failed_and_what_a_policy_denies_may_pass() {
+    let invalid = "ScavengerJob.scavenger.dev \"one\" is invalid: metadata.name: Invalid value";
+    for code in [400, 422] {
+        assert_eq!(prepared_with(code, invalid).await, Failure::Refused(invalid.to_owned()), "{code}");
+    }
+    let denied =
+        "scavengerjobs.scavenger.dev \"one\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no";
+    for (code, message) in [(422, denied), (403, denied), (500, "etcdserver: request timed out")] {
+        assert_eq!(prepared_with(code, message).await, Failure::Transient(message.to_owned()), "{code}");
+    }
+}
+
 #[tokio::test]
 async fn a_leader_that_was_frozen_begins_nothing() {
     let (sj, asked) = (waiting_sj(), Arc::default());

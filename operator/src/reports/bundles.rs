@@ -6,7 +6,8 @@ use std::{
     time::Duration,
 };
 
-use kube::{Api, Client};
+use kube::Client;
+use scavenger_program::objects::Objects;
 use scavenger_schema::terminal::shown;
 use tokio::{sync::watch, time::Instant};
 use tracing::warn;
@@ -91,7 +92,7 @@ impl Bundles {
     }
 
     async fn bring(&mut self, namespace: String, bundle: Arc<str>) {
-        let api = Api::namespaced(self.client.clone(), &namespace);
+        let api = Objects::namespaced(self.client.clone(), &namespace);
         let brought = tokio::time::timeout(
             WITHIN,
             bring(&api, CA, BTreeMap::from([(KEY.to_owned(), bundle.to_string())])),

@@ -7,10 +7,11 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
-    Api, Client,
+    Client,
     api::{ObjectMeta, PostParams},
 };
 use rustls::ServerConfig;
+use scavenger_program::objects::Objects;
 use scavenger_schema::{names, terminal::shown};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -58,7 +59,7 @@ enum Looked {
 
 /// Keeps the certificates.
 pub(super) struct Keeper {
-    secrets: Api<Secret>,
+    secrets: Objects<Secret>,
     names: Vec<String>,
     leadership: watch::Receiver<Leadership>,
     clock: Clock,
@@ -80,7 +81,7 @@ impl Keeper {
     ) -> Kept {
         let (certificate, shown) = watch::channel(None);
         let (bundle, trusted) = watch::channel(None);
-        let secrets = Api::namespaced(client.clone(), namespace);
+        let secrets = Objects::namespaced(client.clone(), namespace);
         let keeper = Self {
             secrets,
             names: dns_names(namespace),

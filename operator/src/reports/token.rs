@@ -7,9 +7,10 @@ use futures::{FutureExt as _, future::BoxFuture};
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus};
 use kube::{
-    Api, Client,
+    Client,
     api::{ObjectMeta, PostParams},
 };
+use scavenger_program::objects::Objects;
 use serde::Deserialize;
 
 /// For whom the tokens are made that pods send here. A token of another audience, the API server's above all, must not
@@ -36,7 +37,7 @@ pub(super) type Reviewer =
 
 /// Asks the API server.
 pub(super) fn reviewer(client: &Client) -> Reviewer {
-    let api: Api<TokenReview> = Api::all(client.clone());
+    let api: Objects<TokenReview> = Objects::all(client.clone());
     Arc::new(move |token| {
         let api = api.clone();
         async move {

@@ -47,6 +47,19 @@ fn a_write_that_fails_gives_its_slot_back() {
 }
 
 #[test]
+fn what_cannot_be_prepared_because_of_itself_has_failed_with_the_reason() {
+    let mut cluster = Cluster::new(settings().starting_at_once(1)).with_nodes([node("n1", 10_000)]);
+    let why = "PersistentVolumeClaim \"../x\" cannot exist";
+    cluster.faults.insert(1, Fault::Refused(Failure::Refused(why.to_owned())));
+    cluster.submit(sj("a").asking(7000), work(10));
+    cluster.run_until_phase("a", Phase::Failed);
+    assert_eq!(cluster.status("a").message, format!("Refused: {why}"));
+    // Its slot and its capacity are free again.
+    cluster.submit(sj("b").asking(7000), work(10));
+    completed(&mut cluster, "b");
+}
+
+#[test]
 fn one_whose_every_write_fails_does_not_hold_up_the_others() {
     let mut cluster = Cluster::new(settings().starting_at_once(1)).with_nodes([node("n1", 10_000)]);
     cluster.poisoned.insert(key("poison"));

@@ -18,10 +18,11 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Client, Resource,
+    Client, Resource,
     api::{ListParams, PostParams},
 };
 use scavenger_planner::values::{Accounting, ByUse, Supervisor};
+use scavenger_program::objects::Objects;
 use scavenger_schema::{
     names,
     scavenger_job::ScavengerJob,
@@ -90,7 +91,7 @@ pub(super) async fn everything(
     operator_namespace: &str,
 ) -> anyhow::Result<Seen> {
     let version = client.apiserver_version().await.context("the API server does not answer")?;
-    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let crds: Objects<CustomResourceDefinition> = Objects::all(client.clone());
     let mut definitions = Vec::new();
     for plural in ["scavengerjobs", "scavengerpools"] {
         let name = format!("{plural}.{}", names::GROUP);
@@ -101,7 +102,7 @@ pub(super) async fn everything(
     for right in rights::OF_USER {
         had.push((right, may(client, namespace, right).await?));
     }
-    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let namespaces: Objects<Namespace> = Objects::all(client.clone());
     let claims = list(within(client, namespace)).await?;
     let volumes = volumes(client, &claims).await?;
     Ok(Seen {
@@ -109,14 +110,14 @@ pub(super) async fn everything(
         version: (version.major, version.minor),
         definitions,
         karpenter: karpenter.is_ok_and(|found| found.is_some()),
-        pool: match one(&Api::all(client.clone()), names::DEFAULT_POOL).await {
+        pool: match one(&Objects::all(client.clone()), names::DEFAULT_POOL).await {
             // Without the definition there is no pool.
             Err(error) if is_not_found(&error) => Ok(None),
             read => read?,
         },
-        policies: list(Api::all(client.clone())).await?,
-        bindings: list(Api::all(client.clone())).await?,
-        priority_classes: list(Api::all(client.clone())).await?,
+        policies: list(Objects::all(client.clone())).await?,
+        bindings: list(Objects::all(client.clone())).await?,
+        priority_classes: list(Objects::all(client.clone())).await?,
         operator_namespace: one(&namespaces, operator_namespace).await?,
         namespace: one(&namespaces, namespace).await?,
         limit_ranges: list(within(client, namespace)).await?,
@@ -130,11 +131,11 @@ pub(super) async fn everything(
     })
 }
 
-fn within<K>(client: &Client, namespace: &str) -> Api<K>
+fn within<K>(client: &Client, namespace: &str) -> Objects<K>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
 {
-    Api::namespaced(client.clone(), namespace)
+    Objects::namespaced(client.clone(), namespace)
 }
 
 fn is_not_found(error: &anyhow::Error) -> bool {
@@ -142,7 +143,7 @@ fn is_not_found(error: &anyhow::Error) -> bool {
 }
 
 /// An object; none if it is not there.
-async fn one<K>(api: &Api<K>, name: &str) -> anyhow::Result<Read<Option<K>>>
+async fn one<K>(api: &Objects<K>, name: &str) -> anyhow::Result<Read<Option<K>>>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
@@ -150,7 +151,7 @@ where
 }
 
 /// All objects of a kind.
-async fn list<K>(api: Api<K>) -> anyhow::Result<Read<Vec<K>>>
+async fn list<K>(api: Objects<K>) -> anyhow::Result<Read<Vec<K>>>
 where
     K: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug,
 {
@@ -162,7 +163,7 @@ async fn volumes(
     client: &Client,
     claims: &Read<Vec<PersistentVolumeClaim>>,
 ) -> anyhow::Result<Read<Vec<PersistentVolume>>> {
-    let api: Api<PersistentVolume> = Api::all(client.clone());
+    let api: Objects<PersistentVolume> = Objects::all(client.clone());
     let mut volumes = Vec::new();
     for claim in claims.iter().flatten() {
         let Some(name) = claim.spec.as_ref().and_then(|spec| spec.volume_name.as_deref()) else { continue };
@@ -176,7 +177,7 @@ async fn volumes(
 
 /// Names of the Secrets: their metadata is asked for, so that no content is sent.
 async fn secrets(client: &Client, namespace: &str) -> anyhow::Result<Read<Vec<String>>> {
-    let api: Api<Secret> = within(client, namespace);
+    let api: Objects<Secret> = within(client, namespace);
     let names = api.list_metadata(&ListParams::default()).await.map(|list| {
         list.items.into_iter().filter_map(|secret| secret.metadata.name).collect::<Vec<String>>()
     });
@@ -210,7 +211,7 @@ async fn may(client: &Client, namespace: &str, right: Right) -> anyhow::Result<b
         },
         ..SelfSubjectAccessReview::default()
     };
-    let answer: SelfSubjectAccessReview = Api::all(client.clone())
+    let answer: SelfSubjectAccessReview = Objects::all(client.clone())
         .create(&PostParams::default(), &review)
         .await
         .context("the API server could not be asked for the rights of this user")?;

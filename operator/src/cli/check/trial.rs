@@ -5,11 +5,12 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{Api, Client, api::PostParams};
+use kube::{Client, api::PostParams};
 use scavenger_planner::{
     refusal::is_of_small_requests,
     values::{ByUse, Confinement, Supervisor},
 };
+use scavenger_program::objects::Objects;
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 use serde_json::{Value, json};
 
@@ -60,11 +61,11 @@ pub(super) async fn findings(
     let dry_run = PostParams { dry_run: true, field_manager: Some(names::OPERATOR.to_owned()) };
     let mut sj = sj;
     sj.metadata.namespace = Some(namespace.to_owned());
-    let api: Api<ScavengerJob> = Api::namespaced(client.clone(), namespace);
+    let api: Objects<ScavengerJob> = Objects::namespaced(client.clone(), namespace);
     let created = api.create(&dry_run, &sj).await;
     let mut found =
         vec![verdict(SCAVENGER_JOB, created.map(|_| ()), |message| message.contains("already exists"))?];
-    let api: Api<Pod> = Api::namespaced(client.clone(), namespace);
+    let api: Objects<Pod> = Objects::namespaced(client.clone(), namespace);
     let made = api.create(&dry_run, &pod(&sj, supervisor, by_use)).await.map(|_| ());
     let small = by_use.and(small_requests(&made));
     found.push(match small {

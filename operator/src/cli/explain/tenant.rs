@@ -10,9 +10,10 @@ use k8s_openapi::api::{
     core::v1::Pod,
 };
 use kube::{
-    Api, Client, ResourceExt,
+    Client, ResourceExt,
     api::{ListParams, PostParams},
 };
+use scavenger_program::objects::Objects;
 use scavenger_schema::{
     names,
     scavenger_job::{Quantity, ScavengerJob},
@@ -51,7 +52,7 @@ pub(super) async fn may_see_the_cluster(client: &Client) -> anyhow::Result<bool>
             },
             ..SelfSubjectAccessReview::default()
         };
-        let answer = Api::all(client.clone()).create(&PostParams::default(), &review).await;
+        let answer = Objects::all(client.clone()).create(&PostParams::default(), &review).await;
         let answer: SelfSubjectAccessReview =
             answer.context("the API server could not be asked what this user may list")?;
         if !answer.status.is_some_and(|status| status.allowed) {
@@ -64,14 +65,14 @@ pub(super) async fn may_see_the_cluster(client: &Client) -> anyhow::Result<bool>
 /// The same as for others, as far as it is known.
 pub(super) async fn explain(client: &Client, sj: &ScavengerJob) -> anyhow::Result<String> {
     let namespace = sj.namespace().unwrap_or_default();
-    let pods: Api<Pod> = Api::namespaced(client.clone(), &namespace);
+    let pods: Objects<Pod> = Objects::namespaced(client.clone(), &namespace);
     let selector = format!("{}={}", names::LABEL_JOB_UID, sj.uid().unwrap_or_default());
     let pods = match pods.list(&ListParams::default().labels(&selector)).await {
         Ok(list) => Ok(list.items),
         Err(kube::Error::Api(error)) if error.code == 403 => Err("they may not be listed by this user"),
         Err(error) => return Err(error).context("the pods of the ScavengerJob could not be listed"),
     };
-    let pools: Api<ScavengerPool> = Api::all(client.clone());
+    let pools: Objects<ScavengerPool> = Objects::all(client.clone());
     let pool = match pools.get_opt(names::DEFAULT_POOL).await {
         Ok(Some(pool)) => Ok(pool.status.unwrap_or_default()),
         Ok(None) => Err("the ScavengerPool \"default\" does not exist; an admin must create it"),
