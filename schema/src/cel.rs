@@ -3,7 +3,10 @@
 
 use kube::core::Rule;
 
-use crate::supervisor::MOUNT_PATH;
+use crate::{
+    form::{self, Form},
+    supervisor::MOUNT_PATH,
+};
 
 /// Hours, minutes, seconds and milliseconds with a bound for each, so that `duration()` never fails: it holds 292 years.
 const DURATION: &str = "^([0-9]{1,7}([.][0-9]{1,9})?(ms|s|m)|[0-9]{1,5}([.][0-9]{1,9})?h)+$";
@@ -288,38 +291,43 @@ pub(crate) fn beside_the_supervisor() -> Rule {
         .message(&*format!("mountPath must not be {MOUNT_PATH} or below: the supervisor's files are there"))
 }
 
-/// What Kubernetes takes for the key of a label or an annotation.
-const KEY: &str = "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$";
+/// The name of a ScavengerJob, which never changes. So it is judged when the object is made, and one that was stored before
+/// the rule was there takes every later write.
+pub(crate) fn name_when_it_is_made() -> Rule {
+    let Form { pattern, longest, description, .. } = &form::SCAVENGER_JOB;
+    let name = "self.metadata.name";
+    Rule::new(format!("oldSelf.hasValue() || ({name}.size() <= {longest} && {name}.matches('{pattern}'))"))
+        .message(&*format!("metadata.name must be {description}"))
+        .optional_old_self(true)
+}
 
-/// What Kubernetes takes for the value of a label.
-const LABEL_VALUE: &str = "^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$";
+/// Every key of a map has this form. A schema has patterns for values only.
+pub(crate) fn keys(form: &Form) -> Rule {
+    let Form { pattern, longest, description, .. } = form;
+    // In a text of CEL a backslash and a quote need a backslash before them.
+    let pattern = pattern.replace('\\', r"\\").replace('\'', r"\'");
+    Rule::new(format!("self.all(k, k.size() <= {longest} && k.matches('{pattern}'))"))
+        .message(&*format!("every key must be {description}"))
+}
 
-fn keys() -> [Rule; 2] {
-    let readable = format!("k.size() <= 317 && k.matches('{KEY}')");
+/// Keys that others write.
+fn not_ours() -> Rule {
     let ours = "k.startsWith('scavenger.dev/') || k.startsWith('batch.kubernetes.io/') || k == 'job-name' || \
                 k == 'controller-uid'";
-    [
-        Rule::new(format!("self.all(k, {readable})")).message(
-            "keys must be names of letters, digits, '-', '_' and '.', with an optional DNS prefix: \
-             sidecar.istio.io/inject",
-        ),
-        Rule::new(format!("!self.exists(k, {ours})")).message(
-            "keys that begin with scavenger.dev/ are the operator's; batch.kubernetes.io/, job-name and \
-             controller-uid are the Job controller's",
-        ),
-    ]
+    Rule::new(format!("!self.exists(k, {ours})")).message(
+        "keys that begin with scavenger.dev/ are the operator's; batch.kubernetes.io/, job-name and \
+         controller-uid are the Job controller's",
+    )
 }
 
 /// Labels of pods.
-pub(crate) fn label_rules() -> Vec<Rule> {
-    let values = Rule::new(format!("self.all(k, self[k].matches('{LABEL_VALUE}'))"))
-        .message("values of labels must be letters, digits, '-', '_' and '.', and begin and end with a letter or digit");
-    keys().into_iter().chain([values]).collect()
+pub(crate) fn pod_label_rules() -> [Rule; 2] {
+    [keys(&form::KEY), not_ours()]
 }
 
 /// Annotations of pods. The one that chooses an AppArmor profile would take the container out of the runtime's default.
-pub(crate) fn annotation_rules() -> Vec<Rule> {
+pub(crate) fn pod_annotation_rules() -> [Rule; 3] {
     let profile = Rule::new("!self.exists(k, k.startsWith('container.apparmor.security.beta.kubernetes.io/'))")
         .message("container.apparmor.security.beta.kubernetes.io/ is not passed on: the runtime's default profile holds");
-    keys().into_iter().chain([profile]).collect()
+    [keys(&form::ANNOTATION_KEY), not_ours(), profile]
 }

@@ -11,6 +11,7 @@
 //! | [`water`] | - | the boxes of water that benchmarks run |
 //! | `scavenger_job`, `scavenger_pool` | `crd` | the two custom resources |
 //! | `configurations` | `crd` | what a pool says about the configurations of a job |
+//! | `form` | `crd` | what names, keys and values look like |
 //! | `supervisor` | `crd` | what the custom resources say about the supervisor |
 //! | `supervision` | `supervision` | what the supervisor of a pod reports |
 //! | `bounds` | `http` | what the tuner accepts of each field |
@@ -28,6 +29,8 @@ mod cel;
 pub mod colours;
 #[cfg(feature = "crd")]
 pub mod configurations;
+#[cfg(feature = "crd")]
+pub mod form;
 pub mod gmx_dump;
 #[cfg(feature = "http")]
 pub mod gpu_offload;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::shapes::Quantity;
 use crate::{
-    cel, shapes,
+    cel, form, shapes,
     supervisor::{CheckpointRequest, JobSupervisor},
 };
 
@@ -41,7 +41,7 @@ use crate::{
     printcolumn(name = "Memory peak", type_ = "string", json_path = ".status.usage.memoryPeak", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.message"),
-    validation = Rule::new("self.metadata.name.size() <= 45 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message("metadata.name must be a DNS-1035 label (lower case letters, digits and '-', starting with a letter) of at most 45 characters, since the names of its pods append to it"),
+    validation = cel::name_when_it_is_made(),
     validation = frozen_while_active()
 )]
 #[serde(rename_all = "camelCase")]
@@ -60,7 +60,7 @@ use crate::{
 )]
 pub struct ScavengerJobSpec {
     /// Container image.
-    #[schemars(length(min = 1, max = 1024))]
+    #[schemars(length(min = 1, max = form::IMAGE.longest), regex(pattern = form::IMAGE.pattern))]
     pub image: String,
 
     /// When the kubelet pulls the image; by default Always for the tag `latest`, else IfNotPresent.
@@ -69,7 +69,7 @@ pub struct ScavengerJobSpec {
 
     /// Names of the Secrets with which the image is pulled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8), inner(length(min = 1, max = 253)))]
+    #[schemars(length(max = 8), inner(length(min = 1, max = form::NAME.longest), regex(pattern = form::NAME.pattern)))]
     pub image_pull_secrets: Vec<String>,
 
     /// The program and its first arguments, in exec form; the image's entry point if empty. The program is process 1
@@ -165,12 +165,12 @@ pub struct ScavengerJobSpec {
     /// RuntimeClass of the pods, for example `nvidia` where that is not the runtime of every pod. What its overhead takes of a
     /// node is not counted when a ScavengerJob starts, only once its pods are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = form::NAME.longest), regex(pattern = form::NAME.pattern))]
     pub runtime_class_name: Option<String>,
 
     /// Service account of the pods. Without one they run as `default` and get no token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = form::NAME.longest), regex(pattern = form::NAME.pattern))]
     pub service_account_name: Option<String>,
 
     /// Labels and annotations of the pods, for whatever else in the cluster looks at them: an annotation that keeps a
@@ -312,12 +312,12 @@ pub enum ImagePullPolicy {
 pub struct Resources {
     /// Requests by resource name (`cpu`, `memory`, `ephemeral-storage`, `nvidia.com/gpu`, ...); cpu and memory are
     /// required.
-    #[schemars(schema_with = "shapes::resource_list")]
+    #[schemars(schema_with = "shapes::requests")]
     pub requests: BTreeMap<String, Quantity>,
 
     /// Limits; equal to the requests, which is also what they are when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "shapes::resource_list")]
+    #[schemars(schema_with = "shapes::requests")]
     pub limits: Option<BTreeMap<String, Quantity>>,
 }
 
@@ -424,10 +424,10 @@ pub struct EnvVarSource {
 #[serde(rename_all = "camelCase")]
 pub struct KeyRef {
     /// Name of the ConfigMap or Secret.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = form::NAME.longest), regex(pattern = form::NAME.pattern))]
     pub name: String,
     /// The key.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = form::DATA_KEY.longest), regex(pattern = form::DATA_KEY.pattern))]
     pub key: String,
     /// True if the pod may start without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -439,7 +439,7 @@ pub struct KeyRef {
 #[serde(rename_all = "camelCase")]
 pub struct FieldRef {
     /// Path of the field, for example `metadata.name` or `status.podIP`.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = form::FIELD_PATH.longest), regex(pattern = form::FIELD_PATH.pattern))]
     pub field_path: String,
 }
 
@@ -449,14 +449,14 @@ pub struct FieldRef {
 pub struct Toleration {
     /// Key of the taint; all keys if empty (with operator Exists).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 317))]
+    #[schemars(length(max = form::KEY_OR_NOTHING.longest), regex(pattern = form::KEY_OR_NOTHING.pattern))]
     pub key: Option<String>,
     /// Equal (default) or Exists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operator: Option<TolerationOperator>,
     /// Value of the taint, for Equal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63))]
+    #[schemars(length(max = form::LABEL_VALUE.longest), regex(pattern = form::LABEL_VALUE.pattern))]
     pub value: Option<String>,
     /// Effect of the taint; all effects if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -488,7 +488,7 @@ pub enum TaintEffect {
 #[serde(rename_all = "camelCase")]
 pub struct PersistentVolumeClaimMount {
     /// Name of the PersistentVolumeClaim.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = form::NAME.longest), regex(pattern = form::NAME.pattern))]
     pub claim_name: String,
     /// Where it is mounted, absolute.
     #[schemars(schema_with = "shapes::absolute_path")]
@@ -507,7 +507,7 @@ pub struct PersistentVolumeClaimMount {
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapMount {
     /// Name of the ConfigMap.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = form::NAME.longest), regex(pattern = form::NAME.pattern))]
     pub name: String,
     /// Where it is mounted, absolute.
     #[schemars(schema_with = "shapes::absolute_path")]
@@ -519,7 +519,7 @@ pub struct ConfigMapMount {
 #[serde(rename_all = "camelCase")]
 pub struct SecretMount {
     /// Name of the Secret.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(min = 1, max = form::NAME.longest), regex(pattern = form::NAME.pattern))]
     pub secret_name: String,
     /// Where it is mounted, absolute.
     #[schemars(schema_with = "shapes::absolute_path")]

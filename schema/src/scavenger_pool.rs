@@ -12,6 +12,7 @@ use scavenger_vocabulary::Accounting;
 use crate::{
     cel,
     configurations::Configurations,
+    form,
     shapes::{self, Quantity},
     supervisor::PoolSupervisor,
 };
@@ -56,7 +57,7 @@ pub struct ScavengerPoolSpec {
     /// Keys of node taints that ScavengerJobs may tolerate. A node with another NoSchedule or NoExecute taint is not
     /// in the pool; one with these is used by the ScavengerJobs that tolerate its taints.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32), inner(length(max = 317)))]
+    #[schemars(length(max = 32), inner(length(max = form::KEY_OR_NOTHING.longest), regex(pattern = form::KEY_OR_NOTHING.pattern)))]
     pub tolerated_taints: Vec<String>,
 
     /// A ScavengerJob starts only while the pool's used resources, the ScavengerJob included, stay within this share
@@ -240,7 +241,7 @@ pub struct ThresholdWindow {
     /// Whose clocks these are: a name of the IANA time zone database, for example `Europe/Berlin`. Where clocks change,
     /// the window moves with them.
     #[serde(default = "default_time_zone")]
-    #[schemars(length(min = 1, max = 64))]
+    #[schemars(length(min = 1, max = form::TIME_ZONE.longest), regex(pattern = form::TIME_ZONE.pattern))]
     pub time_zone: String,
 
     /// `startThreshold` while it is open.

@@ -5,7 +5,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
-use crate::cel;
+use crate::{cel, form};
 
 /// A Kubernetes quantity as it was written: `500m`, `2`, `1.5Gi`. A plain number is taken as well.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
@@ -85,37 +85,42 @@ pub(crate) fn optional_watched_path(_: &mut SchemaGenerator) -> Schema {
 /// Labels or annotations of a pod.
 pub(crate) fn pod_labels(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "type": "object", "maxProperties": 32, "additionalProperties": { "type": "string", "maxLength": 63 },
-        "x-kubernetes-validations": cel::label_rules()
+        "type": "object", "maxProperties": 32, "additionalProperties": label_value(),
+        "x-kubernetes-validations": cel::pod_label_rules()
     })
 }
 
 pub(crate) fn pod_annotations(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object", "maxProperties": 32, "additionalProperties": { "type": "string", "maxLength": 4096 },
-        "x-kubernetes-validations": cel::annotation_rules()
+        "x-kubernetes-validations": cel::pod_annotation_rules()
     })
 }
 
 pub(crate) fn labels(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "type": "object", "maxProperties": 32,
-        "additionalProperties": { "type": "string", "maxLength": 63 }
+        "type": "object", "maxProperties": 32, "additionalProperties": label_value(),
+        "x-kubernetes-validations": [cel::keys(&form::KEY)]
     })
 }
 
 /// Labels of which there is at least one: nothing is meant by mistake.
 pub(crate) fn some_labels(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "type": "object", "minProperties": 1, "maxProperties": 8,
-        "additionalProperties": { "type": "string", "maxLength": 63 }
+        "type": "object", "minProperties": 1, "maxProperties": 8, "additionalProperties": label_value(),
+        "x-kubernetes-validations": [cel::keys(&form::KEY)]
     })
+}
+
+fn label_value() -> Value {
+    json!({ "type": "string", "maxLength": form::LABEL_VALUE.longest, "pattern": form::LABEL_VALUE.pattern })
 }
 
 pub(crate) fn thresholds(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object", "maxProperties": 16,
-        "additionalProperties": { "type": "number", "minimum": 0.0, "maximum": 1.0 }
+        "additionalProperties": { "type": "number", "minimum": 0.0, "maximum": 1.0 },
+        "x-kubernetes-validations": [cel::keys(&form::KEY)]
     })
 }
 
@@ -132,13 +137,27 @@ pub(crate) fn optional_share(_: &mut SchemaGenerator) -> Schema {
 pub(crate) fn weights(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object", "maxProperties": 16,
-        "additionalProperties": { "type": "number", "minimum": 0.0, "maximum": 1000.0 }
+        "additionalProperties": { "type": "number", "minimum": 0.0, "maximum": 1000.0 },
+        "x-kubernetes-validations": [cel::keys(&form::KEY)]
     })
 }
 
-/// Amounts that somebody asks for. The number of names is what the rules about them can cost (`cel::amount`).
+/// Amounts that a container asks for.
+pub(crate) fn requests(_: &mut SchemaGenerator) -> Schema {
+    amounts(&form::RESOURCE)
+}
+
+/// Amounts of anything that can be counted.
 pub(crate) fn resource_list(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({ "type": "object", "maxProperties": 15, "additionalProperties": quantity() })
+    amounts(&form::KEY)
+}
+
+/// The number of names is what the rules about amounts can cost (`cel::amount`).
+fn amounts(name: &form::Form) -> Schema {
+    json_schema!({
+        "type": "object", "maxProperties": 15, "additionalProperties": quantity(),
+        "x-kubernetes-validations": [cel::keys(name)]
+    })
 }
 
 /// Amounts in a status, which are written as a whole. Nodes may have as many resources as they like: no rule reads them.

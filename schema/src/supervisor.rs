@@ -4,18 +4,20 @@ pub use scavenger_vocabulary::supervisor::{MOUNT_PATH, NAME, PROGRAM};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::form;
+
 /// The supervisor of a pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolSupervisor {
     /// Image that has the program as `/scavenger-supervisor`. Every node of the pool pulls it, into whatever namespace a
     /// ScavengerJob is.
-    #[schemars(length(min = 1, max = 1024))]
+    #[schemars(length(min = 1, max = form::IMAGE.longest), regex(pattern = form::IMAGE.pattern))]
     pub image: String,
 
     /// Names of the Secrets with which the image is pulled. They must exist in the namespaces of the ScavengerJobs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8), inner(length(min = 1, max = 253)))]
+    #[schemars(length(max = 8), inner(length(min = 1, max = form::NAME.longest), regex(pattern = form::NAME.pattern)))]
     pub image_pull_secrets: Vec<String>,
 
     /// Whether ScavengerJobs that do not say so run under the supervisor: "On" (default) or "Off", in quotes, since YAML takes
