@@ -14,6 +14,7 @@ mod config_map;
 mod controller;
 mod evict;
 mod execute;
+mod forms;
 mod health;
 mod leader;
 mod manifest;

@@ -22,7 +22,7 @@ pub(crate) fn sj(object: &ScavengerJob) -> values::ScavengerJob {
         folder: object.labels().get(names::LABEL_FOLDER).map(|folder| folder.as_str().into()),
         spec_hash: spec_hash(object),
         controls: validate::controls(&object.spec),
-        spec: validate::sj_spec(&object.spec).map_err(|error| error.to_string()),
+        spec: validate::sj(object).map_err(|error| error.to_string()),
         status: status::from_crd(object.status.as_ref()),
     }
 }
