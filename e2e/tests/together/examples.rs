@@ -118,7 +118,12 @@ fn each_illegal_counter_is_refused_with_the_name_of_its_field() {
             .err()
             .context("kubectl accepted it")?;
         let message = format!("{error:#}");
-        for field in ["spec.resources.limits", "spec.podCount", "spec.persistentVolumeClaims[0].mountPath"] {
+        for field in [
+            "spec.resources.limits",
+            "spec.podCount",
+            "spec.persistentVolumeClaims[0].mountPath",
+            "spec.persistentVolumeClaims[0].claimName",
+        ] {
             ensure!(message.contains(field), "{field} is not named in: {message}");
         }
         until("nothing was made", || async {

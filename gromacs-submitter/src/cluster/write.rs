@@ -171,6 +171,7 @@ mod tests {
     use axum::extract::State;
     use axum::http::StatusCode;
     use axum::{Json, Router, routing::get};
+    use futures::StreamExt as _;
     use serde_json::{Value, json};
 
     use super::*;
@@ -290,6 +291,25 @@ mod tests {
         api.held()["metadata"]["annotations"][names::ANNOTATION_SUSPENDED_TO_GROW] = "true".into();
         cluster.replace(&job(0), &api.version(), false).await.expect("should answer");
         assert!(!api.job().annotations().contains_key(names::ANNOTATION_SUSPENDED_TO_GROW));
+    }
+
+    /// The API server would be asked for something else, or not at all.
+    #[tokio::test]
+    async fn what_cannot_be_a_name_in_a_path_ends_the_row_and_is_not_asked_for() {
+        let (_, cluster) = Api::start().await;
+        for (namespace, name) in
+            [("lab", "../gromacs-7-1"), ("lab", "A B"), ("../lab", "gromacs-7-1"), ("lab?a", "gromacs-7-1")]
+        {
+            let read = cluster.job(namespace, name).await.expect_err("should not be asked for");
+            let deleted = cluster.delete(namespace, name, None).await.expect_err("should not be asked for");
+            for error in [read, deleted] {
+                assert!(error.is_final(scavenger_schema::simulation::State::Queued), "{error}");
+                assert!(error.to_string().contains("cannot exist"), "{error}");
+            }
+        }
+        let mut changes = Box::pin(cluster.changed_rows("../lab", "queue"));
+        let changed = changes.next().await;
+        assert!(changed.is_some_and(|change| change.is_err()), "it says so once");
     }
 
     #[tokio::test]

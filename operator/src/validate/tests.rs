@@ -56,6 +56,33 @@ fn a_pool_without_settings_has_the_documented_ones() {
 }
 
 #[test]
+fn a_pool_names_no_label_and_no_taint_that_a_node_cannot_have() {
+    let pool = |text: &str| settings(&serde_json::from_str::<ScavengerPoolSpec>(text).unwrap());
+    for (bad, said) in [
+        (r#"{ "nodeSelector": { "a b": "c" } }"#, "spec.nodeSelector: key \"a b\" must be a name"),
+        (r#"{ "nodeSelector": { "disk": "../x" } }"#, "spec.nodeSelector[disk] \"../x\" must be at most 63"),
+    ] {
+        let error = pool(bad).unwrap_err().to_string();
+        assert!(error.starts_with(said), "{error}");
+    }
+    // Nothing has such a taint. A Job that tolerated it would be refused, and with it every ScavengerJob.
+    let settings = pool(r#"{ "toleratedTaints": ["a b", "nvidia.com/gpu", "../x"] }"#).unwrap();
+    assert_eq!(settings.tolerated_taints, ["nvidia.com/gpu".into()]);
+}
+
+#[test]
+fn a_scavenger_job_that_was_stored_with_another_name_is_wrong() {
+    let job = |name: &str| {
+        let spec = spec("1");
+        let mut job = scavenger_job::ScavengerJob::new(name, spec);
+        job.metadata.namespace = Some("lab".to_owned());
+        sj(&job).map_err(|error| error.to_string())
+    };
+    assert!(job("water-1").is_ok());
+    assert!(job("1abc").unwrap_err().starts_with("metadata.name \"1abc\" must be a DNS-1035 label"));
+}
+
+#[test]
 fn headroom_can_be_switched_off_and_must_lie_above_the_start_threshold() {
     let pool = |text: &str| settings(&serde_json::from_str::<ScavengerPoolSpec>(text).unwrap());
     let off = pool(r#"{ "interruptThreshold": null, "startThreshold": 0.95 }"#).unwrap();
