@@ -28,7 +28,7 @@ fn segment<'a>(kind: &str, name: &'a str) -> kube::Result<&'a str> {
         return Ok(name);
     }
     Err(kube::Error::BuildRequest(request::Error::Validation(format!(
-        "{kind} {name:?} cannot exist: use letters, digits, '-' and '.', at most {LONGEST}"
+        "{kind} {name:?} cannot exist: use at most {LONGEST} letters, digits, '-' and '.'"
     ))))
 }
 
