@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
 
-use super::{Action, Input, Needs, Step, act, checkpoint, delete_job, next_submission, record, settle};
+use super::{Action, Input, Needs, Step, act, delete_job, next_submission, record, settle};
 use crate::manifest::Probe;
 use crate::view::JobView;
 
@@ -26,10 +26,9 @@ pub(super) fn finished(input: &Input<'_>) -> Step {
         let step = match reason {
             Some(reason) => {
                 let next = next_submission(row, reason);
-                // Who retries a row that had lost its checkpoint accepts where mdrun started: that checkpoint may be the
-                // only one, and what the row expects may be wrong.
-                let lost = checkpoint::lost(row).and(row.status.first_step);
-                let checkpoint_step = lost.or(next.checkpoint_step);
+                // Where a row did not complete, a person may have put another checkpoint there, or none, as the row advised:
+                // what is there now counts.
+                let checkpoint_step = next.checkpoint_step.filter(|_| row.status.state == State::Completed);
                 record(RowStatus { start_failures: 0, inspect_again: true, checkpoint_step, ..next })
             }
             // Nothing is left to compute.

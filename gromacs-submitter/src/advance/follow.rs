@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
 use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
-use super::checkpoint::{lost, saved_by, saved_step, speed_ratio};
+use super::checkpoint::{lost, saved_step, speed_ratio};
 use super::ending::{completed, failed};
 use super::growth;
 use super::ladder::{describe, take};
@@ -136,8 +136,6 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
     status.job_uid = Some(job.uid.clone());
     let mut attempts = Vec::new();
     for attempt in &job.attempts {
-        status.checkpoint_step =
-            status.checkpoint_step.max(saved_by(attempt, input.row, &status, input.ladder()));
         let ended = attempt.outcome.is_some();
         if attempt.number <= status.attempts_recorded || (attempt.number <= status.attempt && !ended) {
             continue;

@@ -14,15 +14,14 @@ fn started_at(step: i64) -> String {
     )
 }
 
-/// An attempt that has run for hours, 4,000,000 steps far, then was interrupted.
+/// An attempt that has started from step 3,000,000, come to 4,000,000, and was interrupted then.
 fn interrupted() -> Scene {
     let mut row = submitted();
     row.system.nsteps = Some(400_000_000);
     row.status.state = State::Running;
     row.status.attempt = 1;
-    row.status.first_step = Some(0);
+    row.status.first_step = Some(3_000_000);
     row.status.step = Some(4_000_000);
-    // 86.4 ns/day at 2 fs are 500 steps/s: 900,000 in three intervals of 10 minutes.
     row.status.ns_per_day = Some(86.4);
     let job = JobView {
         attempts: vec![attempt(1, 1, Some(Outcome::Interrupted))],
@@ -32,7 +31,7 @@ fn interrupted() -> Scene {
     };
     let mut scene = Scene::with_job(row, job);
     let step = scene.go();
-    assert_eq!(step.status.checkpoint_step, Some(3_100_000));
+    assert_eq!(step.status.checkpoint_step, Some(3_000_000), "what mdrun has read");
     assert_eq!(step.status.speed_ratio, Some(86.4 / 78.0));
     scene
 }
@@ -47,23 +46,62 @@ fn a_run_that_begins_again_is_stopped_and_fails() {
     scene.job = Some(JobView { deleting: true, ..running(2) });
     let step = scene.go();
     assert_eq!(step.action, Action::Settle);
-    assert!(reason(&step).starts_with("mdrun started at step 0, but a checkpoint had reached step 3100000"));
+    assert!(reason(&step).starts_with("mdrun started at step 0, but a checkpoint had reached step 3000000"));
     scene.job = None;
     let step = scene.go();
     assert_eq!(step.status.state, State::Failed);
     assert!(reason(&step).contains("state.cpt in the folder gromacs-7"), "{}", reason(&step));
     assert!(reason(&step).ends_with("a retry without it goes on from step 0"), "{}", reason(&step));
-    // A retry accepts where it started, and nothing earlier.
-    scene.row.retry_requested = true;
-    assert_eq!(scene.go().status.checkpoint_step, Some(0));
 }
 
+/// What the row advised is done: an older checkpoint is put there, or everything is moved away. One retry is enough, whatever the
+/// row had failed for.
 #[test]
-fn a_retry_for_another_reason_still_knows_the_checkpoint() {
-    let mut scene = interrupted();
-    scene.row.status = with_failure(&scene.row, "disk full".to_owned(), KEEP_JOBS, now());
-    scene.row.retry_requested = true;
-    assert_eq!(scene.go().status.checkpoint_step, Some(3_100_000));
+fn a_retry_goes_on_from_the_checkpoint_that_is_there_now() {
+    for why in [
+        "disk full",
+        "mdrun failed: Checkpoint file corrupted/truncated, or maybe you are out of disk space?",
+    ] {
+        for first in [0, 20, 3_000_000, 3_900_000] {
+            let mut scene = interrupted();
+            scene.row.status = with_failure(&scene.row, why.to_owned(), KEEP_JOBS, now());
+            scene.row.retry_requested = true;
+            let step = scene.go();
+            assert_eq!((step.status.state, step.status.checkpoint_step), (State::Queued, None));
+            scene.row.retry_requested = false;
+            scene.row.status.state = State::Running;
+            scene.job = Some(running(1));
+            scene = scene.read(&started_at(first));
+            assert_eq!(scene.go().status.first_step, Some(first));
+            assert_eq!(scene.step().action, Action::Settle, "{why}, from step {first}");
+        }
+    }
+}
+
+/// The speed was twice the highest that was predicted, and nothing was saved for longer than is usual: where mdrun starts, it has
+/// read.
+#[test]
+fn an_estimate_fails_no_row() {
+    for (lost_seconds, first) in [(None, 100), (Some(0), 100), (Some(5), 3_000), (Some(600), 0)] {
+        let mut row = submitted();
+        row.system.nsteps = Some(400_000_000);
+        row.status.state = State::Running;
+        row.status.attempt = 1;
+        (row.status.first_step, row.status.step) = (Some(0), Some(4_000_000));
+        (row.status.progress_from_step, row.status.ns_per_day) = (Some(0), Some(2.0 * 93.6));
+        let ended = AttemptView { lost_seconds, ..attempt(1, 1, Some(Outcome::Interrupted)) };
+        let attempts = vec![ended.clone()];
+        let waiting = waits(1, WaitingReason::BackingOff);
+        let job = JobView { attempts, has_run: true, phase: Phase::Interrupted, ..waiting };
+        let mut scene = Scene::with_job(row, job);
+        assert_eq!(scene.go().status.checkpoint_step, Some(0));
+        scene.job = Some(JobView { attempts: vec![ended, attempt(2, 1, None)], ..running(2) });
+        scene = scene.read(&started_at(first));
+        scene.go();
+        let step = scene.go();
+        assert_eq!((step.action, step.status.state), (Action::Settle, State::Running), "{lost_seconds:?}");
+        assert_eq!(step.status.step, Some(first));
+    }
 }
 
 /// The second attempt, with half the cores, is interrupted before anything is known of its speed, and when something is.
@@ -72,7 +110,7 @@ fn the_speed_of_an_earlier_attempt_says_nothing_of_a_later_one() {
     for (progress, checkpoint_step, speed_ratio) in [
         ("", 3_500_000, 86.4 / 78.0),
         // 86.4 ns/day again.
-        ("step 4900000, remaining wall clock time: 790200 s \r", 4_000_000, 86.4 / 45.0),
+        ("step 4900000, remaining wall clock time: 790200 s \r", 3_500_000, 86.4 / 45.0),
     ] {
         let mut scene = interrupted();
         assert_eq!(scene.row.status.ns_per_day, Some(86.4), "it is still shown");
@@ -116,7 +154,7 @@ fn the_next_submission_must_not_start_before_either() {
     let mut scene = interrupted();
     scene.job = Some(failed_job(Reason::OOMKilled));
     let step = scene.go();
-    assert_eq!((step.status.submission, step.status.checkpoint_step), (2, Some(3_100_000)));
+    assert_eq!((step.status.submission, step.status.checkpoint_step), (2, Some(3_000_000)));
     assert_eq!(step.status.speed_ratio, None, "it was of another ladder");
 }
 
@@ -190,47 +228,4 @@ fn what_ended_unseen_is_known_to_need_the_pool() {
     let recorded: Vec<_> =
         step.attempts.iter().map(|one| (one.view.number, one.view.outcome, one.view.rung)).collect();
     assert_eq!(recorded, [(1, Some(Outcome::Interrupted), Some(1)), (2, None, Some(1))]);
-}
-
-/// An attempt that ended in its first interval, after 20 s, with a checkpoint that mdrun wrote at SIGTERM. What it lost comes to
-/// be known at its end, or later.
-#[test]
-fn a_checkpoint_of_the_first_seconds_counts_once_its_supervisor_tells_of_it() {
-    let ended = |lost_seconds| AttemptView { lost_seconds, ..attempt(1, 1, Some(Outcome::Interrupted)) };
-    let waiting = |lost_seconds| JobView {
-        attempts: vec![ended(lost_seconds)],
-        has_run: true,
-        phase: Phase::Interrupted,
-        ..waits(1, WaitingReason::BackingOff)
-    };
-    // 93.6 ns/day, the fastest that was predicted, are 542 steps a second; nothing measured says more.
-    for (lost_seconds, saved) in
-        [(Some(0), Some(9_458)), (Some(4), Some(7_291)), (Some(20), Some(0)), (None, Some(0))]
-    {
-        for later in [false, true] {
-            let mut row = submitted();
-            row.system.nsteps = Some(400_000_000);
-            let job =
-                JobView { attempts: vec![attempt(1, 1, None)], has_run: true, ..job(Phase::Running, 1) };
-            let mut scene =
-                Scene::with_job(row, job).read("starting mdrun 'W'\n400000000 steps, 800000.0 ps.\n");
-            scene.go();
-            scene.after(20);
-            scene = scene.read("\rstep 10000\r");
-            scene.go();
-            scene.log = Log::NotRead;
-            if later {
-                scene.job = Some(waiting(None));
-                assert_eq!(scene.go().status.checkpoint_step, Some(0), "nobody knows yet");
-            }
-            scene.job = Some(waiting(lost_seconds));
-            assert_eq!(scene.go().status.checkpoint_step, saved, "{lost_seconds:?}");
-            let attempts = vec![ended(lost_seconds), attempt(2, 1, None)];
-            scene.job = Some(JobView { attempts, has_run: true, ..running(2) });
-            scene = scene.read("starting mdrun 'W'\n400000000 steps, 800000.0 ps.\n\rstep 0\r");
-            scene.go();
-            let stops = matches!(scene.step().action, Action::DeleteJob { .. });
-            assert_eq!(stops, saved > Some(0), "{lost_seconds:?}");
-        }
-    }
 }
