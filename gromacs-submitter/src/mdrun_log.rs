@@ -18,7 +18,13 @@ pub struct LogFacts {
     pub ns_per_day: Option<f64>,
     /// Wall time beside it, in seconds.
     pub wall_seconds: Option<f64>,
+    /// Which checkpoint took the place of one that cannot be read, as the script says that starts mdrun; one line for each
+    /// simulation.
+    pub restored: Vec<String>,
 }
+
+/// What the script says in such a line, behind the simulation's name where there are several.
+const RESTORED: &str = "goes on from state_prev.cpt at step ";
 
 /// What mdrun says at its last step: of dynamics, and of a minimisation.
 const ENDS: [&str; 2] = ["Writing final coordinates", "writing lowest energy coordinates"];
@@ -32,9 +38,11 @@ pub fn parse(text: &str) -> LogFacts {
     let whole = text.rfind(['\n', '\r']).map_or("", |end| &text[..end]);
     for line in whole.split(['\n', '\r']).map(str::trim) {
         if line.starts_with("starting mdrun") {
-            // Only what follows the last start counts.
-            facts = LogFacts::default();
+            // Only what follows the last start counts, and how that was made possible.
+            facts = LogFacts { restored: facts.restored, ..LogFacts::default() };
             started = true;
+        } else if !started && line.contains(RESTORED) {
+            facts.restored.push(line.to_owned());
         } else if is_start_of_minimisation(line) {
             facts = LogFacts { first_step: Some(0), ..LogFacts::default() };
         } else if let Some(first_step) = start_line(line).filter(|_| started && facts.first_step.is_none()) {
@@ -257,6 +265,7 @@ mod tests {
                 reached_the_end: false,
                 ns_per_day: Some(31.422),
                 wall_seconds: Some(6.165),
+                restored: Vec::new(),
             }
         );
     }

@@ -42,6 +42,15 @@ const NEW_PARTS: Option<&str> = Some(
 const OLDER_CHECKPOINT: Option<&str> =
     Some("put it back, or move what that simulation wrote out of its folder to begin it again, and retry");
 
+/// What starts mdrun has taken the checkpoint before by now, if GROMACS can read that one.
+const DAMAGED_CHECKPOINT: Option<&str> = Some(
+    "put a checkpoint there that it can read, or move what that simulation wrote out of its folder to begin it again, and \
+     retry",
+);
+
+const UNREADABLE_CHECKPOINT: Option<&str> =
+    Some("let the user of the row read and write it (chown, chmod), and retry");
+
 const TABLE: Option<&str> =
     Some("name the table with -tableb in mdrun_options (gromacs-submitter edit), and retry");
 
@@ -50,12 +59,14 @@ const AWAY: [&str; 3] = ["Stale file handle", "Stale NFS file handle", "Transpor
 
 /// The first line whose words occur decides: what is more special stands above what is more general.
 const PATTERNS: &[(&str, StartFailure)] = &[
-    // Its sentence ends in "or maybe you are out of disk space?", which it is not.
-    (
-        "Checkpoint file corrupted/truncated",
-        StartFailure::Input(Some("copy state_prev.cpt over state.cpt in the folder of the row, and retry")),
-    ),
-    // Ours: the script that runs several simulations says so.
+    // Most of these sentences end in "or maybe you are out of disk space?", which it is not.
+    ("Checkpoint file corrupted/truncated", StartFailure::Input(DAMAGED_CHECKPOINT)),
+    ("The checkpoint file is empty/corrupted", StartFailure::Input(DAMAGED_CHECKPOINT)),
+    ("The checkpoint file is corrupted or not a checkpoint file", StartFailure::Input(DAMAGED_CHECKPOINT)),
+    ("Cannot read/write checkpoint; corrupt file", StartFailure::Input(DAMAGED_CHECKPOINT)),
+    ("incompatible checkpoint formats or corrupted checkpoint file", StartFailure::Input(DAMAGED_CHECKPOINT)),
+    ("mismatch for state entry", StartFailure::Input(DAMAGED_CHECKPOINT)),
+    // Ours: the scripts that start mdrun say so.
     ("but a checkpoint had reached step", StartFailure::Input(OLDER_CHECKPOINT)),
     ("There is no domain decomposition for", StartFailure::Layout(Fault::Domains)),
     ("is smaller than the cell size limit", StartFailure::Layout(Fault::Domains)),
@@ -82,6 +93,7 @@ const PATTERNS: &[(&str, StartFailure)] = &[
     (AWAY[0], StartFailure::Transient),
     (AWAY[1], StartFailure::Transient),
     (AWAY[2], StartFailure::Transient),
+    ("state.cpt cannot be read", StartFailure::Input(UNREADABLE_CHECKPOINT)),
     ("No space left", StartFailure::Transient),
     ("Disk quota exceeded", StartFailure::Transient),
     ("out of disk space", StartFailure::Transient),

@@ -6,6 +6,7 @@ mod volume;
 use std::path::Path;
 use std::process::Command;
 
+use gromacs_submitter::mdrun_log::error_message;
 use gromacs_submitter::probe::{
     Change, INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT, change, parse_inspection, parse_verification,
 };
@@ -18,6 +19,7 @@ fn extending() -> String {
         *'convert-tpr '*)
             {READ_STEPS_AND_OUTPUT}
             echo \"$nsteps $$\" >\"$output\" ;;
+        *'check -f '*) grep -qv damaged \"$4\" ;;
         *--version*) echo 'GROMACS version:    2022.5-Debian' ;;
         *'dump -s '*extended.tpr) nsteps=$(cut -d ' ' -f 1 \"$4\")
             sed \"s/^   nsteps .*/   nsteps                         = $nsteps/\" '{dump}' ;;
@@ -44,6 +46,8 @@ fn a_run_that_is_extended_gets_a_copy_of_its_file_with_more_steps() {
     assert!(missing.1.contains("there is no checkpoint") && missing.1.contains("put it back, and retry"));
     assert!(!folder.join("extended.tpr").exists());
 
+    volume.file("gromacs-1/state_prev.cpt");
+    assert_eq!(inspect(&[Path::new("2000")]), (Some(0), String::new()), "mdrun goes on from this one");
     volume.file("gromacs-1/state.cpt");
     // Twice: it may be interrupted, and the row may be tried again.
     for _ in 0..2 {
@@ -87,6 +91,47 @@ fn a_checkpoint_to_start_from_is_copied_once() {
     assert_eq!(inspect(&given), (Some(0), String::new()));
     assert_eq!(std::fs::read_to_string(&copy).expect("should be there"), "newer");
     assert_eq!(std::fs::read_to_string(&given).expect("should be there"), "x");
+    // A node that failed between two renames has left the one before alone.
+    std::fs::rename(&copy, folder.join("state_prev.cpt")).expect("should rename");
+    assert_eq!(inspect(&given), (Some(0), String::new()));
+    assert!(!copy.exists(), "what was computed since is not given up");
+}
+
+/// Once a checkpoint has the name that mdrun looks for, it is not copied again; so one that nobody can read never gets it.
+#[test]
+fn a_damaged_checkpoint_to_start_from_is_refused_until_it_is_replaced() {
+    let volume = Volume::new(&extending());
+    let (file, folder) = (volume.file("a.tpr"), volume.0.join("gromacs-1"));
+    let given = volume.file("old.cpt");
+    let inspect = || {
+        let arguments = [&file, &folder, Path::new("row 1 of queue a"), Path::new("-"), &given];
+        let output = volume.run(INSPECT_SCRIPT, &arguments);
+        (output.status.code(), error_message(&String::from_utf8_lossy(&output.stderr)))
+    };
+    std::fs::write(&given, "damaged").expect("should write");
+    let (code, words) = inspect();
+    let advice = "old.cpt; put one there that the image can read, and retry";
+    assert_eq!(code, Some(4));
+    assert!(
+        words.is_some_and(
+            |words| words.starts_with("GROMACS cannot read checkpoint") && words.ends_with(advice)
+        )
+    );
+    assert!(!folder.join("state.cpt").exists() && !folder.join("new.cpt").exists());
+    std::fs::write(&given, "whole").expect("should write");
+    assert_eq!(inspect(), (Some(0), None));
+    assert_eq!(std::fs::read_to_string(folder.join("state.cpt")).expect("should be copied"), "whole");
+}
+
+/// It would be another simulation's that the row goes on from, once state.cpt cannot be read.
+#[test]
+fn the_checkpoint_before_of_another_row_is_left_alone() {
+    let volume = Volume::new(&extending());
+    let (file, folder) = (volume.file("a.tpr"), volume.0.join("gromacs-1"));
+    std::fs::create_dir(&folder).expect("should make a folder");
+    volume.file("gromacs-1/state_prev.cpt");
+    let output = volume.run(INSPECT_SCRIPT, &[&file, &folder, Path::new("row 1 of queue a")]);
+    assert_eq!(output.status.code(), Some(9), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// GROMACS itself, where it is installed: what another run began is computed in the folder of a row, and extended.

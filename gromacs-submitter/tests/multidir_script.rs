@@ -13,6 +13,7 @@ use volume::{READ_STEPS_AND_OUTPUT, Volume, has_gromacs};
 /// A `gmx` that takes 100 steps, 10 in each 0.3 s, and has a checkpoint after each. `stop-at` in the folder of a simulation
 /// holds the step at which it is told to stop, `fail-at` that at which it fails.
 const GMX: &str = r#"
+if [ "$2" = check ]; then grep -q '^[0-9]' "$4"; exit; fi
 if [ "$2" = dump ]; then echo "step = $(cat "$4")"; exit 0; fi
 step=0 from=
 if [ -s state.cpt ]; then step=$(cat state.cpt) from=" (continuing from step $step,      0.0 ps)"; fi
@@ -142,7 +143,7 @@ fn one_that_fails_stops_the_others_and_is_named() {
 #[test]
 fn a_checkpoint_that_is_missing_or_older_is_not_gone_on_from() {
     let log = "Writing checkpoint, step 30 at W\nWriting checkpoint, step 60 at W\n";
-    for (checkpoint, words) in [(None, "missing or damaged"), (Some("20"), "at step 20")] {
+    for (checkpoint, words) in [(None, "missing"), (Some("20"), "at step 20")] {
         let (volume, work) = row(GMX, &NAMES);
         write(&work, "-x/md.log", log);
         if let Some(step) = checkpoint {
@@ -156,6 +157,63 @@ fn a_checkpoint_that_is_missing_or_older_is_not_gone_on_from() {
         write(&work, "-x/state.cpt", "30");
         assert_eq!(run(&volume, &work, &NAMES, &["gmx", "mdrun"]).0, Some(0));
     }
+}
+
+/// As a node that lost power leaves them: each goes on from its own, and they need not be at the same step.
+#[test]
+fn checkpoints_that_are_damaged_are_replaced_by_the_ones_before() {
+    let (volume, work) = row(GMX, &NAMES);
+    for (name, state, before) in [
+        (NAMES[0], Some("damaged"), Some("30")),
+        (NAMES[1], Some("60"), Some("50")),
+        (NAMES[2], None, Some("40")),
+    ] {
+        for (file, text) in [("state.cpt", state), ("state_prev.cpt", before)] {
+            if let Some(text) = text {
+                write(&work, &format!("{name}/{file}"), text);
+            }
+        }
+        write(
+            &work,
+            &format!("{name}/md.log"),
+            "Writing checkpoint, step 60 at W\nFinished mdrun on rank 0\n",
+        );
+        write(&work, &format!("{name}/stop-at"), "70");
+    }
+    let (code, text) = run(&volume, &work, &NAMES, &["gmx", "mdrun"]);
+    let facts = parse(&text);
+    assert_eq!((code, facts.first_step), (Some(1), Some(30)), "{text}");
+    let damaged = "goes on from state_prev.cpt at step 30: state.cpt is damaged, and kept as state_damaged1.cpt; 30 steps are \
+                   computed again";
+    let missing = "goes on from state_prev.cpt at step 40: state.cpt is missing; 20 steps are computed again";
+    assert_eq!(facts.restored, [format!("sim0: {damaged}"), format!("-x: {missing}")], "{text}");
+    assert!(work.join("sim0/state_damaged1.cpt").exists() && !work.join("-x/state_damaged1.cpt").exists());
+    // mdrun writes over its log from where the checkpoint was: what is left of it behind is no sign of a checkpoint.
+    let left = "Writing checkpoint, step 90 at W\nFinished mdrun on rank 0\n";
+    write(
+        &work,
+        "sim0/md.log",
+        &format!("Writing checkpoint, step 70 at W\nFinished mdrun on rank 0\n{left}"),
+    );
+    let (code, text) = run(&volume, &work, &NAMES, &["gmx", "mdrun"]);
+    assert_eq!((code, parse(&text).first_step), (Some(0), Some(70)), "{text}");
+}
+
+#[test]
+fn a_checkpoint_that_is_damaged_and_the_only_one_is_named() {
+    let (volume, work) = row(GMX, &NAMES);
+    write(&work, "-x/state.cpt", "damaged");
+    write(&work, "-x/md.log", "Writing checkpoint, step 60 at W\nFinished mdrun on rank 0\n");
+    let (code, text) = run(&volume, &work, &NAMES, &["gmx", "mdrun"]);
+    let words = "-x: state.cpt is damaged, but a checkpoint had reached step 60";
+    assert_eq!((code, error_message(&text).as_deref()), (Some(12), Some(words)), "{text}");
+    // The advice: what that simulation wrote is moved out of its folder.
+    let folder = work.join("-x");
+    std::fs::rename(&folder, volume.0.join("away")).expect("should move");
+    std::fs::create_dir(&folder).expect("should make a folder");
+    write(&work, "-x/speed", "1");
+    let (code, text) = run(&volume, &work, &NAMES, &["gmx", "mdrun"]);
+    assert_eq!((code, parse(&text).first_step), (Some(0), Some(0)), "{text}");
 }
 
 /// Each mdrun has GPUs of its own, or several have one.
@@ -295,8 +353,11 @@ fn all_are_extended_and_none_begins_again() {
         assert_eq!(user.expect("should be there"), "50", "the user's file stays");
     }
 
+    // The checkpoint before is one, too.
+    std::fs::rename(work.join("-x/state.cpt"), work.join("-x/state_prev.cpt")).expect("should rename");
+    assert_eq!(extend(&volume, &work, &NAMES, "150").0, Some(0));
     // All of them, or none.
-    std::fs::remove_file(work.join("-x/state.cpt")).expect("should remove");
+    std::fs::remove_file(work.join("-x/state_prev.cpt")).expect("should remove");
     let (code, text) = extend(&volume, &work, &NAMES, "150");
     assert_eq!(code, Some(4), "{text}");
     assert!(text.contains("there is no checkpoint") && text.contains("/-x/state.cpt"), "{text}");
@@ -371,7 +432,11 @@ fn gromacs_computes_several_and_the_least_advanced_is_read() {
     assert_eq!(read().0, Some(0));
     let found = probe::parse_verification(&volume.message()).expect("should be an answer");
     assert_eq!((found.step, found.speed.map(|(speed, _)| speed)), (100, facts.ns_per_day));
-    std::fs::remove_file(work.join("sim1/state.cpt")).expect("should remove");
+    std::fs::rename(work.join("sim1/state.cpt"), work.join("sim1/state_prev.cpt")).expect("should rename");
+    assert_eq!(read().0, Some(0));
+    let found = probe::parse_verification(&volume.message()).expect("should be an answer");
+    assert_eq!((found.step, found.is_backup), (100, true));
+    std::fs::remove_file(work.join("sim1/state_prev.cpt")).expect("should remove");
     let (code, text) = read();
     assert!(code == Some(4) && text.contains("there is no checkpoint"), "{text}");
 }

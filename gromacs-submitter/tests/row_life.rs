@@ -234,3 +234,25 @@ async fn the_end_of_a_log_and_the_highest_peak_stay() {
     assert_eq!(attempt["log_end"], "Fatal error:\nno memory");
     assert_eq!(attempt["peak_memory_bytes"], 64 << 20);
 }
+
+/// The beginning of a log is read until mdrun says where it starts, and again at the end.
+#[tokio::test]
+async fn that_a_checkpoint_was_replaced_stands_in_the_history_once() {
+    let (store, _) = migrated_store("first").await;
+    let id = add(&store).await;
+    let line = "goes on from state_prev.cpt at step 20: state.cpt is missing; 10 steps are computed again";
+    let claims = claim(&store).await;
+    let claim = claims.first().expect("should claim it");
+    let changes = Changes { went_back: Some(line.to_owned()), ..Changes::default() };
+    for _ in 0..2 {
+        store.record(claim, &claim.row.status, &changes).await.expect("should record");
+    }
+    let events: Vec<String> = sqlx::query_scalar(
+        "select message from gromacs_event where row_id = $1 and message like 'goes on from %'",
+    )
+    .bind(id)
+    .fetch_all(store.pool())
+    .await
+    .expect("should read");
+    assert_eq!(events, [line]);
+}

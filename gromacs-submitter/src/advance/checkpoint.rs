@@ -2,6 +2,8 @@
 
 use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus};
 
+use crate::manifest::appends;
+
 /// The step that a checkpoint of the row has reached: mdrun has read it there, at the start of an attempt. What it has
 /// written since is known to its files alone, which are looked at before it starts.
 pub(super) fn saved_step(row: &GromacsToTune, status: &RowStatus) -> Option<i64> {
@@ -16,15 +18,33 @@ pub(super) fn has_checkpoints(row: &GromacsToTune) -> bool {
 /// attempt, and `checkpoint_step` rises only when an attempt ends.
 pub(super) fn lost(row: &GromacsToTune) -> Option<String> {
     let (first, saved) = row.status.first_step.zip(row.status.checkpoint_step)?;
+    // It has cut its output files back, or moved them away.
+    let parts = if appends(row) { ", set append to false (gromacs-submitter edit)" } else { "" };
     let folder = if row.is_multidir() { "a folder of" } else { "the folder" };
     (first < saved && has_checkpoints(row)).then(|| {
         format!(
             "mdrun started at step {first}, but a checkpoint had reached step {saved}: state.cpt in {folder} \
-             gromacs-{} beside the file is missing or older; put it back and retry; a retry without it goes on from step \
+             gromacs-{} beside the file is missing or older; put it back{parts} and retry; a retry without it goes on from step \
              {first}",
             row.id
         )
     })
+}
+
+/// What the row says of checkpoints that were replaced by the ones before: what the script said, with the time that is computed
+/// again; none if none was.
+pub(super) fn went_back(restored: &[String], row: &GromacsToTune) -> Option<String> {
+    let (first, further) = restored.split_first()?;
+    let ns = steps_computed_again(first).zip(row.system.dt_ps).map(|(steps, dt)| steps * dt / 1000.0);
+    let time = ns.map(|ns| format!(" ({ns:.3} ns)")).unwrap_or_default();
+    Some(match further.len() {
+        0 => format!("{first}{time}"),
+        more => format!("{first}{time}; {more} more simulations do so, see the log"),
+    })
+}
+
+fn steps_computed_again(line: &str) -> Option<f64> {
+    line.strip_suffix(" steps are computed again")?.rsplit(' ').next()?.parse().ok()
 }
 
 /// How the measured speed compares with what was predicted for the configuration that ran.

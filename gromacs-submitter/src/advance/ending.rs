@@ -80,6 +80,7 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
                 measured.for_each(|measured| measured.cycles = found.cycles);
                 step
             }
+            Ok(found) if found.is_backup => newest_not_read(status, found.step, end, input, job),
             Ok(found) => stopped_short(&status, found.step, input, job),
             Err(error) => not_read(status, error.to_string(), end, input, job),
         },
@@ -118,6 +119,18 @@ fn not_read(status: RowStatus, reason: String, end: i64, input: &Input<'_>, job:
     }
     let last = facts.and_then(|facts| facts.last_step).unwrap_or(end);
     reached_the_end(status, last, facts, input, job)
+}
+
+/// Of the two checkpoints the newest cannot be read, and the one before is at `step`: the next start of mdrun goes on from
+/// there, unless it is known that the end was reached.
+fn newest_not_read(status: RowStatus, step: i64, end: i64, input: &Input<'_>, job: &JobView) -> Step {
+    if status.step.is_some_and(|step| step >= end) {
+        return reached_the_end(status, end, None, input, job);
+    }
+    let reason = format!(
+        "mdrun ended without an error, and GROMACS cannot read state.cpt; goes on from state_prev.cpt at step {step} of {end}"
+    );
+    record(with_history(next_submission(input.row, reason), &status))
 }
 
 /// A probe reads the checkpoint, and the end of md.log.

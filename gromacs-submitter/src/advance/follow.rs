@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
 use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
-use super::checkpoint::{lost, saved_step, speed_ratio};
+use super::checkpoint::{lost, saved_step, speed_ratio, went_back};
 use super::ending::{completed, failed};
 use super::growth;
 use super::ladder::{describe, take};
@@ -127,7 +127,8 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
     let is_recorded = |attempt: &&AttemptView| attempt.number <= input.row.status.attempts_recorded;
     let recorded = job.attempts.iter().filter(is_recorded);
     let lost = recorded.filter_map(|attempt| Some((attempt.number, attempt.lost_seconds?))).collect();
-    with_attempts(Step { lost, ..step }, attempts)
+    let went_back = input.log().facts().and_then(|facts| went_back(&facts.restored, row));
+    with_attempts(Step { lost, went_back, ..step }, attempts)
 }
 
 /// Takes over what the ScavengerJob says of itself, and lists the attempts that are not recorded yet.
@@ -241,11 +242,17 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     status.next_rung = None;
     take(status, job.rung, input.ladder());
     let attempt = job.last_attempt();
-    let reason = attempt.map(|attempt| format!("attempt {} runs on {}", attempt.number, room_of(attempt)));
     let knew_start = status.first_step.is_some();
+    let mut went_back_to = None;
     if let Some(facts) = input.log().facts() {
         take_progress(status, facts, input.row, input.now);
+        went_back_to = went_back(&facts.restored, input.row);
+        if went_back_to.is_some() && status.first_step.is_some() {
+            // It is known, and said, that no later one is left.
+            status.checkpoint_step = status.first_step;
+        }
     }
+    let reason = attempt.map(|attempt| running_on(attempt, went_back_to, status.reason.as_deref()));
     let ran = seconds_seen(status, input.now);
     if status.first_step.is_some() && status.step > status.first_step && ran >= well_after_seconds(input.row)
     {
@@ -277,6 +284,18 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
 /// A run that has lasted for so long has written a checkpoint, so it does not fail again and again at the same place.
 fn well_after_seconds(row: &GromacsToTune) -> f64 {
     f64::from(row.interruption_after_seconds) * 2.0
+}
+
+/// The beginning of its log is read once; what it said of its checkpoint stays for as long as it runs.
+fn running_on(attempt: &AttemptView, went_back: Option<String>, said: Option<&str>) -> String {
+    let runs = format!("attempt {} runs on {}", attempt.number, room_of(attempt));
+    match (went_back, said) {
+        (Some(went_back), _) => format!("{runs}; {went_back}"),
+        (None, Some(said)) if said.strip_prefix(&runs).is_some_and(|rest| rest.starts_with("; ")) => {
+            said.to_owned()
+        }
+        (None, _) => runs,
+    }
 }
 
 fn room_of(attempt: &AttemptView) -> String {

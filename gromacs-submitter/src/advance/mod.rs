@@ -115,6 +115,8 @@ pub struct Step {
     pub attempts: Vec<AttemptRecord>,
     /// What attempts that are recorded already have lost, in seconds: that is measured after their end.
     pub lost: Vec<(i32, i64)>,
+    /// That mdrun went on from the checkpoint before, and what it computes again; a line of the history.
+    pub went_back: Option<String>,
     /// What these attempts measured.
     pub observations: Vec<Observation>,
     /// The configuration that mdrun refused.
@@ -410,6 +412,7 @@ fn step(action: Action, status: RowStatus) -> Step {
         inspection: None,
         attempts: Vec::new(),
         lost: Vec::new(),
+        went_back: None,
         observations: Vec::new(),
         refused: None,
         stops_appending: false,

@@ -38,7 +38,7 @@ use crate::grompp_options;
 use crate::mdrun_log::step_interval;
 use crate::mdrun_options::MdrunOptions;
 use crate::multidir;
-use crate::probe::{GROMPP_SCRIPT, INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
+use crate::probe::{GROMPP_SCRIPT, INSPECT_SCRIPT, START_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
 
 /// Where the row's volume is mounted.
 pub(crate) const MOUNT_PATH: &str = "/data";
@@ -200,6 +200,10 @@ pub fn simulation_job(
         spec.command = ["gmx", "-nobackup", "mdrun"].map(ToOwned::to_owned).to_vec();
     } else {
         spec.command = ["gmx", "mdrun"].map(ToOwned::to_owned).to_vec();
+        if !row.is_multidir() {
+            let shell = ["sh", "-c", &literal(START_SCRIPT), "start"].map(ToOwned::to_owned);
+            spec.command.splice(..0, shell);
+        }
         spec.checkpoint = Some(checkpoint::promise(row, terms));
     }
     if row.is_multidir() {

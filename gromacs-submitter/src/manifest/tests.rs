@@ -7,7 +7,9 @@ use crate::fixtures::{calibration, ladder, manifest_settings, row, terms};
 fn mdrun_is_process_one_with_an_explicit_layout() {
     let job = simulation_job(&row(), &ladder()[0], &manifest_settings(), &terms());
     assert_eq!(job.metadata.name.as_deref(), Some("gromacs-7-1"));
-    assert_eq!(job.spec.command, ["gmx", "mdrun"]);
+    assert_eq!(job.spec.command[..2], ["sh", "-c"], "which makes room for mdrun");
+    assert_eq!(job.spec.command[2].replace("$$", "$"), START_SCRIPT);
+    assert_eq!(job.spec.command[3..], ["start", "gmx", "mdrun"]);
     assert_eq!(
         job.spec.args.join(" "),
         "-s /data/water/topol.tpr -cpi state.cpt -cpo state.cpt -cpt 9.0000 \

@@ -18,7 +18,7 @@ use crate::manifest::{Probe, literal};
 use crate::mdrun_log::progress_seconds;
 
 /// Runs the simulations.
-pub const RUN_SCRIPT: &str = include_str!("run.sh");
+pub const RUN_SCRIPT: &str = concat!(include_str!("../probe/checkpoint.sh"), include_str!("run.sh"));
 
 /// Inspects each of them with the script that inspects one.
 pub const INSPECT_SCRIPT: &str = include_str!("inspect.sh");

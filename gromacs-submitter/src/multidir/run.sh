@@ -90,7 +90,8 @@ report() {
 stop() { for one in $pids; do kill -TERM "$one" 2>/dev/null; done; }
 
 # Before anything is started: a checkpoint that is missing or older than it was would be found out only when mdrun has
-# written over what it computed. mdrun says that it writes one before it does, so the last of what it says may not be there.
+# written over what it computed.
+again=0
 number=0
 while [ "$number" -lt "$count" ]; do
     number=$((number + 1))
@@ -100,19 +101,25 @@ while [ "$number" -lt "$count" ]; do
         set_state "$number" complete
         continue
     fi
-    saved=$(cat -- "$folder/md.log" "$folder"/md.part*.log 2>/dev/null | awk '
-$1 == "Writing" && $2 == "checkpoint," && $3 == "step" {
-    step = $4 + 0
-    if (step > last) { before = last; last = step } else if (step < last && step > before) before = step
-}
-END { print before + 0 }')
-    if [ "$saved" -eq 0 ]; then continue; fi
-    step=$(gmx -quiet dump -cp "$folder/state.cpt" 2>/dev/null | awk '$1 == "step" && $2 == "=" { print $3; exit }')
-    if [ "${step:-0}" -lt "$saved" ]; then
-        printf '\nFatal error:\n%s: state.cpt is %s, but a checkpoint had reached step %s\n\n' "$name" \
-            "${step:+at step }${step:-missing or damaged}" "$saved"
-        printf 'simulation %s ended with exit code 12\n' "$name"
-        exit 12
+    found=$(find_checkpoint "$folder" "$name: ")
+    ended=$?
+    if [ -n "$found" ]; then again=$((again + 1)); fi
+    # All of an ensemble may have lost theirs, and the beginning of the log is read for where mdrun started.
+    if [ -n "$found" ] && { [ "$again" -le 10 ] || [ "$ended" -ne 0 ]; }; then printf '%s\n\n' "$found"; fi
+    if [ "$ended" -eq 0 ] && ! [ -e "$folder/.restored" ]; then
+        saved=$(logged_steps "$folder")
+        saved=${saved% *}
+        if [ "$saved" -eq 0 ]; then continue; fi
+        step=$(step_of "$folder/state.cpt" 2>/dev/null)
+        if [ "${step:-0}" -lt "$saved" ]; then
+            printf '\nFatal error:\n%s: state.cpt is %s, but a checkpoint had reached step %s\n\n' "$name" \
+                "${step:+at step }${step:-damaged}" "$saved"
+            ended=12
+        fi
+    fi
+    if [ "$ended" -ne 0 ]; then
+        printf 'simulation %s ended with exit code %s\n' "$name" "$ended"
+        exit "$ended"
     fi
 done
 

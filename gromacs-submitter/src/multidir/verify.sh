@@ -10,12 +10,14 @@ $found"
 done
 found=$(printf '%s\n' "$all" | awk -F= '
 $1 == "step" && (least == "" || $2 + 0 < least + 0) { least = $2 }
+$1 == "backup" { backup = 1 }
 $1 == "performance" { performance = $2 }
 $1 == "time" && (slowest == "" || performance + 0 < slowest + 0) { slowest = performance; time = $2 }
 END {
     if (least == "") exit 7
     print "verification=1"
     print "step=" least
+    if (backup) print "backup=yes"
     if (slowest != "") { print "performance=" slowest; print "time=" time }
 }') || exit 7
 printf '%s\n' "$found"

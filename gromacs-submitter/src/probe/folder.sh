@@ -18,8 +18,8 @@ make_folder() {
             echo "$1 holds a simulation of another queue; move it away or remove it" >&2
             exit 9
         fi
-    elif [ -e "$1/state.cpt" ]; then
-        echo "$1 holds a checkpoint that is not this row's; move it away or remove it" >&2
+    elif [ -e "$1/state.cpt" ] || [ -e "$1/state_prev.cpt" ]; then
+        echo "$1 holds a checkpoint that is not this row's; move state.cpt and state_prev.cpt away, and retry" >&2
         exit 9
     else
         printf '%s\n' "$2" >"$1/.row" || exit 6

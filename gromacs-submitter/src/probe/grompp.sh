@@ -8,7 +8,7 @@ make() {
     cd -- "${tpr%/*}" && gmx -quiet -nobackup grompp "$@" -o "$work/new.tpr" -po "$work/mdout.mdp" </dev/null >&2
 }
 # What has begun goes on with the file as it was: grompp draws other velocities each time.
-if ! [ -e "$work/state.cpt" ]; then
+if ! [ -e "$work/state.cpt" ] && ! [ -e "$work/state_prev.cpt" ]; then
     if ! [ -d "${tpr%/*}" ]; then
         # It says so if the file system is away.
         ls -d -- "${tpr%/*}" >/dev/null

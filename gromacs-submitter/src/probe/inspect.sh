@@ -12,12 +12,19 @@ if ! [ -f "$source" ]; then
 fi
 make_folder "$2" "${3-}"
 # What the simulation has written itself since it started goes before the checkpoint that it started from.
-if [ "${5:--}" != - ] && ! [ -e "$2/state.cpt" ]; then
+if [ "${5:--}" != - ] && ! [ -e "$2/state.cpt" ] && ! [ -e "$2/state_prev.cpt" ]; then
     if ! [ -f "$5" ]; then
         echo "there is no checkpoint $5 on the volume" >&2
         exit 4
     fi
-    cp -- "$5" "$2/new.cpt" && mv -f -- "$2/new.cpt" "$2/state.cpt" || exit 6
+    cp -- "$5" "$2/new.cpt" || exit 6
+    # Once it has the name, it is not copied again.
+    if ! is_whole "$2/new.cpt"; then
+        rm -f -- "$2/new.cpt"
+        printf '\nFatal error:\nGROMACS cannot read checkpoint %s; put one there that the image can read, and retry\n\n' "$5" >&2
+        exit 4
+    fi
+    mv -f -- "$2/new.cpt" "$2/state.cpt" || exit 6
 fi
 number=0
 for further; do
@@ -57,7 +64,7 @@ fi
 # A simulation that is extended goes on from its checkpoint, with a file that has more steps. It is made each time, whole or not
 # at all, so that it can be made again.
 if [ "${4:--}" != - ]; then
-    if ! [ -f "$2/state.cpt" ]; then
+    if ! [ -f "$2/state.cpt" ] && ! [ -f "$2/state_prev.cpt" ]; then
         echo "there is no checkpoint $2/state.cpt on the volume to go on from; put it back, and retry" >&2
         exit 4
     fi

@@ -16,18 +16,30 @@ use scavenger_schema::tuning::{CycleTable, SystemDescription};
 pub use expanded::without_checkpoints;
 
 /// Reads the .tpr file and makes the working directory.
-pub const INSPECT_SCRIPT: &str = concat!(include_str!("folder.sh"), include_str!("inspect.sh"));
+pub const INSPECT_SCRIPT: &str =
+    concat!(include_str!("folder.sh"), include_str!("checkpoint.sh"), include_str!("inspect.sh"));
 
 /// Makes the .tpr file by grompp, unless something has been computed with it, and reads it as [`INSPECT_SCRIPT`] does.
-pub const GROMPP_SCRIPT: &str =
-    concat!(include_str!("folder.sh"), include_str!("grompp.sh"), include_str!("inspect.sh"));
+pub const GROMPP_SCRIPT: &str = concat!(
+    include_str!("folder.sh"),
+    include_str!("checkpoint.sh"),
+    include_str!("grompp.sh"),
+    include_str!("inspect.sh")
+);
 
 /// Makes a box of water, and its working directory, and reads the .tpr file as [`INSPECT_SCRIPT`] does.
-pub const WATER_SCRIPT: &str =
-    concat!(include_str!("folder.sh"), include_str!("water.sh"), include_str!("inspect.sh"));
+pub const WATER_SCRIPT: &str = concat!(
+    include_str!("folder.sh"),
+    include_str!("checkpoint.sh"),
+    include_str!("water.sh"),
+    include_str!("inspect.sh")
+);
 
 /// Reads the step of a checkpoint, and how the newest log beside it ends.
-pub const VERIFY_SCRIPT: &str = include_str!("verify.sh");
+pub const VERIFY_SCRIPT: &str = concat!(include_str!("checkpoint.sh"), include_str!("verify.sh"));
+
+/// Starts mdrun, in the pod of a simulation, with a checkpoint that it can read.
+pub const START_SCRIPT: &str = concat!(include_str!("checkpoint.sh"), include_str!("start.sh"));
 
 /// Why the answer of a probe is of no use.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -247,6 +259,8 @@ fn inspection_of(mut values: BTreeMap<String, String>) -> Result<Inspection, Pro
 pub struct Verification {
     /// Step of the checkpoint.
     pub step: i64,
+    /// True if that is the checkpoint before, since the newest one cannot be read.
+    pub is_backup: bool,
     /// Speed in ns per day and wall time in seconds, as the newest log ends.
     pub speed: Option<(f64, f64)>,
     /// Where the time went, as the same log says.
@@ -263,6 +277,7 @@ pub fn parse_verification(text: &str) -> Result<Verification, ProbeError> {
         |key: &str| optional::<f64>(&values, key).filter(|value| value.is_finite() && *value > 0.0);
     Ok(Verification {
         step: number(&values, "step")?,
+        is_backup: values.contains_key("backup"),
         speed: positive("performance").zip(positive("time")),
         cycles: values
             .get("cycles")

@@ -1,12 +1,21 @@
 # $1: the checkpoint. Prints its step; the dump ends before the coordinates. Prints, too, how the newest log beside it ends:
 # the speed, and mdrun's table of where the time went. Without appending each start writes a log of its own.
-if ! [ -f "$1" ]; then
+before=${1%.cpt}_prev.cpt
+if ! [ -f "$1" ] && ! [ -f "$before" ]; then
     # It says so if the file system is away.
     ls -d -- "$1" >/dev/null
-    echo "there is no checkpoint $1 on the volume" >&2
+    echo "there is no checkpoint $1 on the volume; put it back, and retry" >&2
     exit 4
 fi
-found=$(gmx -quiet dump -cp "$1" | awk '$1 == "step" && $2 == "=" { print "verification=1"; print "step=" $3; found = 1; exit } END { exit !found }') || exit 7
+backup=
+if ! step=$(step_of "$1"); then
+    # The next start of mdrun goes on from there.
+    if ! [ -f "$before" ] || ! step=$(step_of "$before" 2>/dev/null); then exit 7; fi
+    backup="
+backup=yes"
+fi
+found="verification=1
+step=$step$backup"
 newest=$(cd -- "${1%/*}" && ls -t -- md.log md.part*.log 2>/dev/null | head -n 1)
 if [ -n "$newest" ]; then
     # A log goes on where the one of the last start ended: the last table counts.

@@ -119,6 +119,8 @@ pub struct Changes {
     pub attempts: Vec<AttemptRecord>,
     /// What earlier attempts lost, in seconds.
     pub lost: Vec<(i32, i64)>,
+    /// What the history says of a checkpoint that could not be read.
+    pub went_back: Option<String>,
     /// Measured runs.
     pub observations: Vec<Observation>,
     /// The configuration that mdrun refused, and its words.

@@ -30,6 +30,9 @@ pub(super) async fn changes(
     if !changes.lost.is_empty() {
         write_lost(transaction, row, &changes.lost).await?;
     }
+    if let Some(message) = &changes.went_back {
+        write_event(transaction, row, message).await?;
+    }
     for observation in &changes.observations {
         insert_observation(transaction, row, observation).await?;
     }
@@ -310,6 +313,27 @@ async fn write_lost(
     .bind(row.status.submission)
     .bind(attempts)
     .bind(seconds)
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+/// A line of the history, once: the log that says it is read more than once.
+async fn write_event(
+    transaction: &mut Transaction<'_, Postgres>,
+    row: &GromacsToTune,
+    message: &str,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "insert into gromacs_event (row_id, state, submission, rung, message)
+        select $1, $2, $3, $4, $5
+        where not exists (select from gromacs_event where row_id = $1 and submission = $3 and message = $5)",
+    )
+    .bind(row.id)
+    .bind(row.status.state.as_str())
+    .bind(row.status.submission)
+    .bind(row.status.rung)
+    .bind(message)
     .execute(&mut **transaction)
     .await?;
     Ok(())

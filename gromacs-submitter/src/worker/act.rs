@@ -32,6 +32,7 @@ impl Worker {
                     answer: None,
                     attempts: step.attempts,
                     lost: step.lost,
+                    went_back: step.went_back,
                     observations: step.observations,
                     refused: step.refused,
                     stops_appending: step.stops_appending,

@@ -104,6 +104,67 @@ fn an_estimate_fails_no_row() {
     }
 }
 
+/// state.cpt was damaged while nothing ran, and the script that starts mdrun took the one before.
+#[test]
+fn a_checkpoint_that_was_replaced_is_said_and_stops_nothing() {
+    let said = "goes on from state_prev.cpt at step 2900000: state.cpt is damaged, and kept as state_damaged1.cpt; 500000 steps \
+                are computed again";
+    let told = format!("attempt 2 runs on 2 cores; {said} (1.000 ns)");
+    let mut scene = interrupted();
+    scene.job = Some(running(2));
+    // Before mdrun says where it starts.
+    scene = scene.read(&format!("{said}\n"));
+    assert_eq!(scene.go().status.first_step, None);
+    scene = scene.read(&format!("{said}\n{}", started_at(2_900_000)));
+    let step = scene.go();
+    assert_eq!((reason(&step), step.status.first_step), (told.as_str(), Some(2_900_000)));
+    assert_eq!(step.status.checkpoint_step, Some(2_900_000), "no later one is left");
+    assert_eq!(step.went_back.as_deref(), told.split_once("; ").map(|(_, line)| line));
+    // Its progress is read without the beginning of the log.
+    scene = scene.read("\rstep 2950000\r");
+    let step = scene.go();
+    assert_eq!((&step.action, reason(&step)), (&Action::Settle, told.as_str()));
+    assert_eq!(step.went_back, None);
+    // The next attempt says nothing of it.
+    scene.job = Some(running(3));
+    scene = scene.read(&started_at(3_100_000));
+    assert_eq!(reason(&scene.go()), "attempt 3 runs on 2 cores");
+    assert_eq!(scene.step().action, Action::Settle);
+}
+
+#[test]
+fn of_several_simulations_the_first_that_went_back_is_named() {
+    let mut scene = interrupted();
+    scene.row.multidir = vec!["a".to_owned(), "b".to_owned()];
+    scene.job = Some(running(2));
+    let line =
+        "goes on from state_prev.cpt at step 10: state.cpt is missing; what came after it is computed again";
+    let text = format!("a: {line}\n\nb: {line}\n\n{}", started_at(10));
+    let step = scene.read(&text).step();
+    assert_eq!(step.went_back, Some(format!("a: {line}; 1 more simulations do so, see the log")));
+}
+
+/// mdrun ended with exit code 0, its log is gone, and its last checkpoint cannot be read.
+#[test]
+fn where_the_last_checkpoint_cannot_be_verified_the_one_before_is_gone_on_from() {
+    let read = |step: Option<i64>| {
+        let mut scene = Scene::with_job(submitted(), completed_job());
+        (scene.row.status.verifying, scene.row.status.attempt) = (true, 1);
+        (scene.row.status.first_step, scene.row.status.step) = (Some(1000), step);
+        let mut done = attempt(1, 1, Some(Outcome::Completed));
+        done.message = Some("verification=1\nstep=1000\nbackup=yes\n".to_owned());
+        scene.probe = Some(JobView { attempts: vec![done], ..job(Phase::Completed, 1) });
+        scene.step()
+    };
+    let step = read(Some(3000));
+    assert_eq!((step.status.state, step.status.submission), (State::Queued, 2));
+    assert_eq!(
+        reason(&step),
+        "mdrun ended without an error, and GROMACS cannot read state.cpt; goes on from state_prev.cpt at step 1000 of 4000"
+    );
+    assert_eq!(read(Some(4000)).status.state, State::Completed, "mdrun had said so itself");
+}
+
 /// The second attempt, with half the cores, is interrupted before anything is known of its speed, and when something is.
 #[test]
 fn the_speed_of_an_earlier_attempt_says_nothing_of_a_later_one() {

@@ -138,12 +138,22 @@ fn a_step_that_was_made_forgets_the_failed_starts() {
 
 #[test]
 fn what_a_person_must_change_is_said() {
-    let step =
-        ended_at_start(1, "Checkpoint file corrupted/truncated, or maybe you are out of disk space?").step();
-    assert_eq!(step.status.state, State::Failed);
-    assert!(
-        reason(&step).ends_with("copy state_prev.cpt over state.cpt in the folder of the row, and retry")
-    );
+    for words in [
+        "Checkpoint file corrupted/truncated, or maybe you are out of disk space?",
+        "The checkpoint file is empty/corrupted, or maybe you are out of disk space?",
+        "Start of file magic number mismatch, checkpoint file has 0, should be 171817\nThe checkpoint file is corrupted or not \
+         a checkpoint file",
+        "Cannot read/write checkpoint; corrupt file, or maybe you are out of disk space?",
+        "Type mismatch for state entry v, code precision is float, file precision\nis int: incompatible checkpoint formats or \
+         corrupted checkpoint file.",
+        "Count mismatch for state entry v, code count is 15552, file count is 0",
+    ] {
+        let step = ended_at_start(1, words).step();
+        assert_eq!(step.status.state, State::Failed, "{words}");
+        let remedy = "; put a checkpoint there that it can read, or move what that simulation wrote out of its folder to begin \
+                      it again, and retry";
+        assert!(reason(&step).ends_with(remedy), "{}", reason(&step));
+    }
     let step = ended_at_start(1, "Nobody knows these words").step();
     assert_eq!((step.status.state, reason(&step)), (State::Failed, "mdrun failed: Nobody knows these words"));
 }

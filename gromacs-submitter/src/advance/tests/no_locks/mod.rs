@@ -82,7 +82,7 @@ impl NoLocks {
         arguments[progress + 1] = "20".to_owned();
         let log = std::fs::File::create(self.volume.0.join("log")).expect("should make a log");
         Command::new(&spec.command[0])
-            .args(&spec.command[1..])
+            .args(spec.command[1..].iter().map(|word| word.replace("$$", "$")))
             .args(arguments)
             .current_dir(there(spec.working_dir.as_deref().expect("it has a folder")))
             .env("OMP_NUM_THREADS", "1")

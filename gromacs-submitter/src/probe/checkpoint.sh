@@ -1,0 +1,58 @@
+# What mdrun finds of a simulation's checkpoint. mdrun keeps the one before as state_prev.cpt, for when the newest one cannot
+# be read: a node that lost power may leave it empty or cut off.
+
+# True if GROMACS can read the checkpoint to its end. The coordinates are read and not printed, which takes no time.
+is_whole() { [ -f "$1" ] && gmx -quiet check -f "$1" >/dev/null 2>&1 </dev/null; }
+
+# The step of a checkpoint; of one that is cut off, too, if its beginning is there.
+step_of() {
+    gmx -quiet dump -cp "$1" </dev/null | awk '
+$1 == "step" && $2 == "=" && $3 ~ /^[0-9]+$/ { print $3; found = 1; exit }
+END { exit !found }'
+}
+
+# Two steps by the logs in the folder $1: the last one of which a checkpoint was certainly written, and the last one that mdrun
+# names. It names one before it writes it, so what is named last counts once mdrun has gone on behind it.
+logged_steps() {
+    cat -- "$1/md.log" "$1"/md.part*.log 2>/dev/null | awk '
+$1 == "Writing" && $2 == "checkpoint," && $3 == "step" {
+    step = $4 + 0
+    certain = step < last ? 0 : last
+    last = step
+}
+/^ *Step +Time *$/ || /^Finished mdrun/ { certain = last }
+END { print certain + 0, last + 0 }'
+}
+
+# Puts the checkpoint before in the place of state.cpt in the folder $1, if GROMACS can read that one alone, and says so; $2
+# stands in front of what it says. What is damaged is kept. Ends with 12 if there was a checkpoint and none is left, since mdrun
+# would begin again, and move away what it computed. In a shell of its own: its variables are nobody else's.
+find_checkpoint() (
+    file=$1/state.cpt before=$1/state_prev.cpt kept=
+    if is_whole "$file"; then exit; fi
+    if [ -e "$file" ] && ! [ -d "$file" ] && ! words=$(cat -- "$file" 2>&1 >/dev/null); then
+        printf '\nFatal error:\n%sstate.cpt cannot be read: %s\n\n' "$2" "$words"
+        exit 12
+    fi
+    logged=$(logged_steps "$1")
+    if ! is_whole "$before"; then
+        # What is wrong with a file that is there, mdrun says.
+        if [ -e "$file" ] || [ "${logged% *}" -eq 0 ]; then exit; fi
+        printf '\nFatal error:\n%sstate.cpt is missing, but a checkpoint had reached step %s\n\n' "$2" "${logged% *}"
+        exit 12
+    fi
+    reached=${logged#* } why='is missing'
+    if [ -e "$file" ]; then
+        number=1
+        while [ -e "$1/state_damaged$number.cpt" ]; do number=$((number + 1)); done
+        kept=$1/state_damaged$number.cpt why="is damaged, and kept as state_damaged$number.cpt"
+        mv -- "$file" "$kept" || exit 6
+        reached=$(step_of "$kept" 2>/dev/null) || reached=${logged#* }
+    fi
+    cp -- "$before" "$1/new.cpt" && mv -f -- "$1/new.cpt" "$file" || exit 6
+    # From now on the logs may name steps that are computed again.
+    : >"$1/.restored"
+    step=$(step_of "$file" 2>/dev/null) || exit 6
+    if [ "$reached" -gt "$step" ]; then again="$((reached - step)) steps are"; else again='what came after it is'; fi
+    printf '%sgoes on from state_prev.cpt at step %s: state.cpt %s; %s computed again\n' "$2" "$step" "$why" "$again"
+)
