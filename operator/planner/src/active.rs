@@ -10,7 +10,7 @@ use crate::{
     known::{Known, earlier, later},
     next::{Ending, Next, Transition},
     starting,
-    values::{Attempt, Container, Name, Outcome, Phase, Pod, PodPhase, Reason, Waiting, WaitingReason},
+    values::{Attempt, Container, Name, Outcome, Phase, Pod, Reason, Waiting, WaitingReason},
     verdict::{self, Case, JobState, Verdict},
 };
 
@@ -93,11 +93,9 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
         };
     };
     let all = attempt.demand.pod_count as usize;
-    let up = pods
-        .values()
-        .filter(|pod| pod.phase == PodPhase::Running && pod.container == Container::Running)
-        .count();
-    let ended = pods.values().filter(|pod| pod.phase == PodPhase::Succeeded).count();
+    // Containers that were injected beside the main ones may not have started yet, or have failed.
+    let up = pods.values().filter(|pod| pod.container == Container::Running).count();
+    let ended = known.evidence.succeeded(&pods);
     match known.sj.status.phase {
         // A short workload may have ended before all of its pods were seen to run at the same time.
         Phase::Starting if up + ended >= all && up > 0 => {

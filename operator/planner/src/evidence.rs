@@ -23,6 +23,10 @@ use crate::{
 /// How far the clocks of the API server and of a node may be apart.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(5);
 
+/// How long containers that were injected beside `main` may go on when that has ended: so long they may send the last lines
+/// of a log. It is the grace period that Kubernetes gives a pod that does not say.
+const AFTER_MAIN: SignedDuration = SignedDuration::from_secs(30);
+
 /// What the pods of an attempt showed so far. Kept while the planner runs; what matters of it after a restart is
 /// written into the status ([`Attempt::disruption`]) or shows again in the pods.
 #[derive(Debug, Clone, Default)]
@@ -76,9 +80,13 @@ pub struct Evidence {
 struct Seen {
     /// Only among versions of one epoch is there an order.
     epoch: u64,
-    ended: bool,
+    /// True once its main container had started.
+    started: bool,
+    /// When this planner first saw that its main container had ended. The clock of a node has no say in it.
+    ended: Option<Timestamp>,
     deleted: bool,
-    /// True if its phase was Succeeded before anybody wanted it gone. That is final, and true whatever comes later.
+    /// True if its main container had ended with exit code 0 before anybody wanted the pod gone. That is final, and true
+    /// whatever comes later.
     succeeded: bool,
 }
 
@@ -182,15 +190,21 @@ impl Evidence {
             Container::Ended { time, .. } => Some(*time),
             _ => None,
         };
-        let deleted = pod.deletion_requested.is_some();
-        let had_succeeded = self.pods.get(&pod.key.name).is_some_and(|before| before.succeeded);
-        let succeeds = pod.phase == PodPhase::Succeeded && !deleted && pod.disruption_target.is_none();
-        let seen = Seen { epoch, ended: own_end.is_some(), deleted, succeeded: had_succeeded || succeeds };
+        let seen_before = self.pods.get(&pod.key.name);
+        let had_succeeded = seen_before.is_some_and(|before| before.succeeded);
+        let seen = Seen {
+            epoch,
+            started: pod.container.has_started() || seen_before.is_some_and(|before| before.started),
+            ended: seen_before.and_then(|before| before.ended).or_else(|| own_end.map(|_| now)),
+            deleted: pod.deletion_requested.is_some(),
+            succeeded: had_succeeded || succeeds(pod),
+        };
         // A watch that was behind shows after the list what came before it: no order with what the list showed either.
         let is_news = pod.resource_version > self.listed;
         let before =
             self.pods.insert(pod.key.name.clone(), seen).filter(|before| is_news && before.epoch == epoch);
-        if had_succeeded {
+        if seen.succeeded {
+            self.last_end = self.last_end.max(own_end.flatten());
             return;
         }
         self.note_stamps(pod);
@@ -201,7 +215,7 @@ impl Evidence {
             let deleted = || disruption(requested, Reason::Deleted, "the pod was deleted", pod);
             match (before, own_end) {
                 // What the watch showed earlier came earlier: an end, or this very deletion.
-                (Some(before), _) if before.ended || before.deleted => {}
+                (Some(before), _) if before.ended.is_some() || before.deleted => {}
                 (Some(_), _) if self.failed => {}
                 (Some(_), None) => _ = self.certain.get_or_insert_with(deleted),
                 // One version is the first to show its deletion and its end: the stamps decide.
@@ -218,17 +232,15 @@ impl Evidence {
                 }
             }
         }
-        let failed = match &pod.container {
-            Container::Ended { exit_code, .. } => *exit_code != 0 || pod.phase == PodPhase::Failed,
-            _ => false,
-        };
+        // That another container of the pod failed is no failure.
+        let failed = matches!(&pod.container, Container::Ended { exit_code, .. } if *exit_code != 0);
         if failed {
             self.failure_seen.get_or_insert(now);
         }
         if pod.was_lost_by_node() {
             self.lost_by_node.get_or_insert_with(|| pod.key.name.clone());
         }
-        if failed && !before.is_some_and(|before| before.ended) {
+        if failed && before.is_none_or(|before| before.ended.is_none()) {
             self.failed = true;
             // After a deletion that was listed, an end that the watch shows as news came later.
             if before.is_none() || self.stamped.is_none() {
@@ -239,9 +251,7 @@ impl Evidence {
 
     fn note_stamps(&mut self, pod: &Pod) {
         let (end, success) = match &pod.container {
-            Container::Ended { time, exit_code, .. } => {
-                (*time, *exit_code == 0 && pod.phase != PodPhase::Failed)
-            }
+            Container::Ended { time, exit_code, .. } => (*time, *exit_code == 0),
             _ => (None, false),
         };
         // What is deleted when it has ended was not taken away.
@@ -309,18 +319,59 @@ impl Evidence {
 
     /// Pods that have succeeded, those that somebody removed since included.
     pub(crate) fn succeeded(&self, pods: &BTreeMap<Name, Arc<Pod>>) -> usize {
-        let there = pods.values().filter(|pod| pod.phase == PodPhase::Succeeded).count();
-        there + self.pods.iter().filter(|(name, seen)| seen.succeeded && !pods.contains_key(*name)).count()
+        let there = pods.values().filter(|pod| pod.phase == PodPhase::Succeeded);
+        let there = there.filter(|pod| !self.has_succeeded(&pod.key.name)).count();
+        there + self.main_succeeded()
+    }
+
+    /// Pods whose main container had ended with exit code 0 before anybody wanted them gone.
+    pub(crate) fn main_succeeded(&self) -> usize {
+        self.pods.values().filter(|seen| seen.succeeded).count()
+    }
+
+    /// True if the main container of a pod had ended with exit code 0 before anybody wanted the pod gone.
+    pub(crate) fn has_succeeded(&self, pod: &Name) -> bool {
+        self.pods.get(pod).is_some_and(|seen| seen.succeeded)
+    }
+
+    /// True if the main container of a pod was seen to have started.
+    pub(crate) fn has_started(&self, pod: &Name) -> bool {
+        self.pods.get(pod).is_some_and(|seen| seen.started)
+    }
+
+    /// Until when a pod may go on whose main container has ended: others were injected beside it. None if the main container
+    /// runs, or the whole pod has ended.
+    pub(crate) fn outlives_main(&self, pod: &Pod) -> Option<Timestamp> {
+        let ended = self.pods.get(&pod.key.name)?.ended.filter(|_| !pod.phase.is_terminal())?;
+        Some(later(ended, AFTER_MAIN))
     }
 
     /// True if a pod of the gang is gone, or may be gone, without having been seen to end or to be deleted.
     pub(crate) fn lacks(&self, pods: &BTreeMap<Name, Arc<Pod>>, pod_count: u32) -> bool {
-        let vanished =
-            self.pods.iter().any(|(name, seen)| !seen.ended && !seen.deleted && !pods.contains_key(name));
+        let vanished = self
+            .pods
+            .iter()
+            .any(|(name, seen)| seen.ended.is_none() && !seen.deleted && !pods.contains_key(name));
         // Seen from the start by one unbroken watch, a pod that never showed was not made yet.
         let unbroken = self.since == Some(self.epoch);
         vanished || (!unbroken && self.pods.len() < pod_count as usize)
     }
+}
+
+/// True if a pod shows that its main container ended with exit code 0 before anybody wanted the pod gone. What was injected
+/// beside it may run on and be deleted later.
+fn succeeds(pod: &Pod) -> bool {
+    let Container::Ended { exit_code: 0, started: true, time, .. } = &pod.container else {
+        return false;
+    };
+    let taken = pod.deletion_requested.into_iter().chain(pod.disrupted_since);
+    let is_wanted_gone = pod.deletion_requested.is_some() || pod.disruption_target.is_some();
+    let came_later = |taken: Timestamp| time.is_some_and(|end| taken > later(end, CLOCKS));
+    let is_known = pod.disruption_target.is_none() || pod.disrupted_since.is_some();
+    let ended_first =
+        !is_wanted_gone || is_known && !pod.deletion_forced && taken.min().is_some_and(came_later);
+    // A reason is the kubelet's own for ending the pod.
+    pod.status_reason.is_none() && ended_first
 }
 
 fn earliest(a: Option<Option<Timestamp>>, b: Option<Option<Timestamp>>) -> Option<Option<Timestamp>> {

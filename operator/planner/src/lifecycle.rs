@@ -1,7 +1,7 @@
 //! The life of one ScavengerJob: what is to be done about it next, given what is known of it alone. Capacity and order are
 //! decided elsewhere ([`crate::queue`]); what this returns says only whether it may be started.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     action::{Failure, Task},
@@ -85,17 +85,29 @@ fn next_finished(known: &Known<'_>) -> Next {
     if until <= now {
         return Next::Do(Task::DeleteScavengerJob { resource_version: known.sj.resource_version });
     }
+    let again = earlier(Some(until), outlived_main(known).filter(|time| *time > now));
     if status.observed_generation != known.sj.generation {
-        return Next::Inform(Transition::Observe, Some(until));
+        return Next::Inform(Transition::Observe, again);
     }
-    Next::Wait(Some(until))
+    Next::Wait(again)
+}
+
+/// Until when a pod of the last attempt may go on whose main container has ended.
+fn outlived_main(known: &Known<'_>) -> Option<Timestamp> {
+    let number = known.sj.status.attempt.as_ref()?.number;
+    let pods = known.pods.values().filter(|pod| pod.owner.as_ref().is_some_and(|(_, of)| *of == number));
+    pods.filter_map(|pod| known.evidence.outlives_main(pod)).min()
 }
 
 /// A Job of a finished ScavengerJob that has to go because it would go on trying. The Job of an attempt that
-/// really ended stays, so that its log can be read; the Job controller may be a second behind in seeing its end.
+/// really ended stays, so that its log can be read; the Job controller may be a second behind in seeing its end. But if a
+/// container that was injected does not end, the Job never does, and its pod would hold its capacity.
 fn useless_job<'a>(known: &Known<'a>) -> Option<&'a Job> {
+    let goes_on = outlived_main(known).is_some_and(|until| until <= known.now);
     let kept = known.sj.status.attempt.as_ref().filter(|attempt| {
-        attempt.outcome.is_some() && attempt.reason.as_ref().is_some_and(Reason::job_ends_on_its_own)
+        !goes_on
+            && attempt.outcome.is_some()
+            && attempt.reason.as_ref().is_some_and(Reason::job_ends_on_its_own)
     });
     known.jobs.values().map(|job| &**job).find(|job| {
         !job.deleting && !job.is_over() && kept.is_none_or(|attempt| attempt.number != job.attempt)

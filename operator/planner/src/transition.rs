@@ -182,6 +182,10 @@ fn end(
         }
         Outcome::Withdrawn => {
             let message = ending.message.clone();
+            // Of a gang some pods may have run while a node refused another: what they did is lost, and is said so.
+            if ending.reason != Reason::SupervisorNotStarted {
+                ending.outcome = verdict::taken_away(attempt, known.evidence);
+            }
             withdraw(known, status, attempt, &ending, waiting(message))
         }
     }

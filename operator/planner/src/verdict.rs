@@ -7,7 +7,8 @@
 //! 1. A pod with condition DisruptionTarget, or whose deletion was requested before the attempt's first container
 //!    ended: taken away, whatever the exit code and whatever the Job says. What happens to a pod after its phase became
 //!    Succeeded is no sign: `kubectl drain` evicts such pods, too.
-//! 2. Otherwise what the containers say.
+//! 2. Otherwise what the main containers say. Containers that were injected beside them say nothing: neither how they end,
+//!    nor that they go on. A pod that the kubelet ends or refuses for a reason of its own was taken away.
 //! 3. A pod that is gone without having been seen to end was deleted from outside.
 //!
 //! What came first is for [`crate::evidence`] to say.
@@ -19,6 +20,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
+use scavenger_vocabulary::supervisor;
 
 use crate::{
     creation,
@@ -54,7 +56,8 @@ pub enum JobState<'a> {
 pub enum Verdict {
     /// It goes on, or what is known does not suffice yet and more will come by itself.
     Open,
-    /// A pod of a gang failed; whether a node of its peers is lost, which would explain it, is known at this time.
+    /// It goes on until this time at the latest. A pod of a gang failed, and by then it is known whether a node of its peers
+    /// is lost, which would explain it; or the work is done, and containers that were injected go on.
     OpenUntil(Timestamp),
     /// What is known does not suffice and pods may be missing from the view: list them live.
     NeedsList,
@@ -103,6 +106,9 @@ pub fn judge(case: &Case<'_>) -> Verdict {
     if let Some(disruption) = written.or(evidence.disruption(over)) {
         return Verdict::Ended(interrupted(attempt, evidence, disruption.clone()));
     }
+    if let Some(verdict) = of_success(case) {
+        return verdict;
+    }
     if let JobState::There(job) = job
         && job.failed.as_ref().is_some_and(|(reason, _)| reason == "PodFailurePolicy")
     {
@@ -115,7 +121,7 @@ pub fn judge(case: &Case<'_>) -> Verdict {
         ));
     }
     // The kubelet may say that a container ended before it says that its pod did.
-    let has_ended = |pod: &Arc<Pod>| pod.phase.is_terminal() || failure(pod, false).is_some();
+    let has_ended = |pod: &Arc<Pod>| pod.phase.is_terminal() || failure(case, pod).is_some();
     if evidence.tie(over) && pods.values().any(has_ended) {
         // That a node is lost explains the end as well as anything.
         let (reason, message) = match case.lost.filter(|_| attempt.demand.pod_count > 1) {
@@ -137,7 +143,7 @@ pub fn judge(case: &Case<'_>) -> Verdict {
     }
     if let Some(mut ending) = pods
         .values()
-        .filter_map(|pod| failure(pod, case.is_to_blame))
+        .filter_map(|pod| failure(case, pod))
         // Its peers failed because of it, and it may be gone by now: of a Job that failed, pods that are left are deleted.
         .chain(evidence.lost_by_node().map(lost_by_node))
         .min_by_key(|(rank, _)| *rank)
@@ -177,12 +183,7 @@ pub fn judge(case: &Case<'_>) -> Verdict {
     match job {
         JobState::Unseen => Verdict::Open,
         // A Complete Job whose pods have all been seen to succeed really is complete.
-        JobState::There(job) if job.complete && succeeded >= needed => Verdict::Ended(Ending {
-            outcome: Outcome::Completed,
-            reason: Reason::Completed,
-            message: completion_message(pods),
-            disruption: None,
-        }),
+        JobState::There(job) if job.complete && succeeded >= needed => Verdict::Ended(completed(pods)),
         JobState::There(job) if !job.deleting && !job.is_over() => Verdict::Open,
         _ if !listed => Verdict::NeedsList,
         // Pods of a Job that is over or gone end by themselves; the next version of one of them continues here.
@@ -205,6 +206,31 @@ pub fn judge(case: &Case<'_>) -> Verdict {
             lost(attempt, Reason::Deleted, "its Job was deleted", &"".into()),
         )),
     }
+}
+
+/// An attempt whose main containers have all ended with exit code 0. Usually its Job says so a moment later. The Job fails if
+/// a container that was injected beside a main one failed, and never ends while one goes on: that is waited for, but not
+/// for long.
+fn of_success(case: &Case<'_>) -> Option<Verdict> {
+    let Case { attempt, evidence, job, pods, now, .. } = *case;
+    if evidence.main_succeeded() < attempt.demand.pod_count as usize {
+        return None;
+    }
+    let is_over = match job {
+        JobState::Unseen => false,
+        JobState::There(job) => job.is_over() || job.deleting,
+        JobState::Gone => true,
+    };
+    match pods.values().filter_map(|pod| evidence.outlives_main(pod)).max() {
+        _ if is_over => Some(Verdict::Ended(completed(pods))),
+        Some(until) if now < until => Some(Verdict::OpenUntil(until)),
+        Some(_) => Some(Verdict::Ended(completed(pods))),
+        None => None,
+    }
+}
+
+fn completed(pods: &BTreeMap<Name, Arc<Pod>>) -> Ending {
+    Ending::new(Outcome::Completed, Reason::Completed, completion_message(pods))
 }
 
 /// How the peers of a pod that failed stand.
@@ -276,14 +302,15 @@ fn interrupted(attempt: &Attempt, evidence: &Evidence, disruption: Disruption) -
 }
 
 /// How a failed pod ended, with a rank: what tells most about the cause comes first. A container that could not be started
-/// is the node's fault unless its ScavengerJob `is_to_blame`.
-fn failure(pod: &Pod, is_to_blame: bool) -> Option<(u8, Ending)> {
+/// is the node's fault unless its ScavengerJob is to blame. None for a pod whose main container did not fail.
+fn failure(case: &Case<'_>, pod: &Pod) -> Option<(u8, Ending)> {
     let ended = match &pod.container {
-        Container::Ended { exit_code, reason, message, started, .. }
-            if *exit_code != 0 || pod.phase == PodPhase::Failed =>
-        {
+        _ if case.evidence.has_succeeded(&pod.key.name) => return None,
+        Container::Ended { exit_code, reason, message, started, .. } if *exit_code != 0 => {
             Some((*exit_code, reason.as_str(), message.as_str(), *started))
         }
+        // Another container of it failed, if any.
+        Container::Ended { started: true, .. } if pod.status_reason.is_none() => return None,
         _ if pod.phase == PodPhase::Failed => None,
         _ => return None,
     };
@@ -295,17 +322,12 @@ fn failure(pod: &Pod, is_to_blame: bool) -> Option<(u8, Ending)> {
         let message = supervision::message(pod, &why);
         return Some((0, Ending::new(Outcome::Withdrawn, Reason::SupervisorNotStarted, message)));
     }
-    let node_failure = |outcome: Outcome, message: String| Some((NODE_FAILURE, by_node(outcome, message)));
-    let (status_reason, status_message) =
-        pod.status_reason.as_ref().map_or(("", ""), |(reason, message)| (reason, message));
+    let node_failure = |message: String| Some((NODE_FAILURE, by_node(Outcome::Interrupted, message)));
+    if let Some((reason, message)) = pod.status_reason.as_ref().filter(|_| pod.phase == PodPhase::Failed) {
+        return Some(by_kubelet(case, pod, reason, message));
+    }
     let name = &pod.key.name;
     match ended {
-        // Over a limit of its own (ephemeral storage, say): without DisruptionTarget, that is the workload's fault.
-        _ if status_reason == "Evicted" => failed(
-            0,
-            Reason::LimitExceeded,
-            format!("pod {name} was evicted by the kubelet: {status_message}"),
-        ),
         Some((_, "OOMKilled", message, _)) => failed(
             0,
             Reason::OOMKilled,
@@ -317,22 +339,14 @@ fn failure(pod: &Pod, is_to_blame: bool) -> Option<(u8, Ending)> {
         _ if pod.was_lost_by_node() => Some(lost_by_node(name)),
         // It was deleted, and then lost: who deleted it decides.
         Some((_, reason, _, _)) if tells_of_loss(reason) => None,
-        // A container that was injected beside it: a sidecar.
-        Some((0, _, _, true)) => failed(
-            2,
-            Reason::ContainerFailed,
-            format!(
-                "pod {name} failed although its main container exited with code 0: another container of it failed"
-            ),
-        ),
         Some((exit_code, _, message, true)) => failed(
             2,
             Reason::ContainerFailed,
             format!("pod {name} exited with code {exit_code}{}", colon(message)),
         ),
         // The container was created, but could not be started, and its command is the reason wherever it is tried.
-        Some((exit_code, kubelet_reason, message, false))
-            if exit_code != 0 && is_to_blame && creation::names_a_bad_command(message) =>
+        Some((_, kubelet_reason, message, false))
+            if case.is_to_blame && creation::names_a_bad_command(message) =>
         {
             failed(
                 2,
@@ -340,20 +354,49 @@ fn failure(pod: &Pod, is_to_blame: bool) -> Option<(u8, Ending)> {
                 format!("pod {name} could not be started: {kubelet_reason}{}", colon(message)),
             )
         }
-        Some((exit_code, kubelet_reason, message, false)) if exit_code != 0 => node_failure(
-            Outcome::Interrupted,
-            format!(
-                "node {} could not start pod {name}: {kubelet_reason}{}",
-                pod.node.as_deref().unwrap_or_default(),
-                colon(message)
-            ),
-        ),
-        // Failed without any container: the kubelet refused the pod (OutOfcpu, NodeAffinity, ...).
-        _ => node_failure(
-            Outcome::Withdrawn,
-            format!("the node refused pod {name}: {status_reason}{}", colon(status_message)),
-        ),
+        Some((_, kubelet_reason, message, false)) => node_failure(format!(
+            "node {} could not start pod {name}: {kubelet_reason}{}",
+            pod.node.as_deref().unwrap_or_default(),
+            colon(message)
+        )),
+        None => {
+            let why = pod.failed_init.as_deref().map(colon).unwrap_or_default();
+            let message = format!("pod {name} failed before its main container was started{why}");
+            Some((NODE_FAILURE, by_node(taken_from(case, pod), message)))
+        }
     }
+}
+
+/// The end of a pod that the kubelet ended, or refused, for a reason of its own. It may know nothing of the containers any
+/// more, so what was seen before tells whether the pod had run.
+fn by_kubelet(case: &Case<'_>, pod: &Pod, reason: &str, message: &str) -> (u8, Ending) {
+    let name = &pod.key.name;
+    if reason == "Evicted" && is_own_limit(message) {
+        let message = format!("pod {name} was evicted by the kubelet{}", colon(message));
+        return (0, Ending::failed(Reason::LimitExceeded, message));
+    }
+    let outcome = taken_from(case, pod);
+    let did = if outcome == Outcome::Interrupted { "ended" } else { "refused" };
+    let message = format!("the node {did} pod {name}: {reason}{}", colon(message));
+    // A pod can be the cause of an eviction.
+    let reason = if reason == "Evicted" { Reason::TerminationByKubelet } else { Reason::NodeFailure };
+    (NODE_FAILURE, Ending::new(outcome, reason, message))
+}
+
+/// What an attempt is called of which the node takes this pod, if the pod alone is looked at.
+fn taken_from(case: &Case<'_>, pod: &Pod) -> Outcome {
+    let had_started = case.evidence.has_started(&pod.key.name) || case.attempt.start_time.is_some();
+    if had_started { Outcome::Interrupted } else { Outcome::Withdrawn }
+}
+
+/// True if the kubelet evicted a pod because of what the ScavengerJob itself may use: the storage of its main container, of
+/// all containers together, or of an `emptyDir`. Otherwise the node was short of something, or what was injected used
+/// too much.
+fn is_own_limit(message: &str) -> bool {
+    let is_of_main = message.contains("Container main exceeded its local ephemeral storage limit");
+    let is_of_pod = message.contains("Pod ephemeral local storage usage exceeds the total limit");
+    let of_volume = message.contains("Usage of EmptyDir volume");
+    is_of_main || is_of_pod || of_volume && !message.contains(supervisor::NAME)
 }
 
 /// The rank of an end that the node is to blame for: before a container that failed, since peers fail when a node takes

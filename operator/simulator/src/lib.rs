@@ -8,6 +8,7 @@
 //! | what the API server answers to actions, and what every write must keep | `api` |
 //! | what people do, and what kubelets do | `kubernetes` |
 //! | what supervisors do in pods | `supervisor` |
+//! | what policies put into pods, beside the workload | `injected` |
 //! | what the Job controller does | `job_controller` |
 //! | what the garbage collector does | `garbage_collector` |
 //! | what the scheduler does | `scheduler` |
@@ -22,6 +23,7 @@ mod api;
 mod cluster;
 mod executor;
 mod garbage_collector;
+mod injected;
 mod job_controller;
 mod kubernetes;
 mod namespaces;
@@ -33,6 +35,7 @@ mod truth;
 mod watches;
 
 pub use cluster::{Cluster, Delays, Fault, Kill, Random, Workload};
+pub use injected::Injected;
 pub use supervisor::Unstartable;
 pub use watches::Stream;
 

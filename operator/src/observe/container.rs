@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerState, Pod as ApiPod};
 use scavenger_planner::values::Container;
+use scavenger_schema::supervisor;
 
 use super::{
     convert::{deletion_forced, shortened},
@@ -18,6 +19,26 @@ const MAX_MESSAGE: usize = 1024;
 pub(super) fn main(object: &ApiPod) -> Option<&ContainerState> {
     let statuses = object.status.as_ref()?.container_statuses.as_deref()?;
     statuses.iter().find(|status| status.name == manifest::CONTAINER)?.state.as_ref()
+}
+
+/// What an init container said that failed: after it nothing of the pod is started. Neither the supervisor's counts, which is
+/// looked at apart, nor one that runs beside the others until they have ended.
+pub(super) fn failed_init(object: &ApiPod) -> Option<String> {
+    let specs = object.spec.as_ref()?.init_containers.as_deref()?;
+    let is_before_main = |name: &str| {
+        let mut named = specs.iter().filter(|container| container.name == name);
+        name != supervisor::NAME
+            && named.all(|container| container.restart_policy.as_deref() != Some("Always"))
+    };
+    let statuses = object.status.as_ref()?.init_container_statuses.as_deref()?;
+    let mut ended = statuses.iter().filter(|status| is_before_main(&status.name)).filter_map(|status| {
+        let ended = status.state.as_ref()?.terminated.as_ref()?;
+        (ended.exit_code != 0).then_some((&status.name, ended))
+    });
+    let (name, ended) = ended.next()?;
+    let message = shortened(ended.message.as_deref().unwrap_or_default().trim(), MAX_MESSAGE);
+    let colon = if message.is_empty() { "" } else { ": " };
+    Some(format!("init container {name} exited with code {}{colon}{message}", ended.exit_code))
 }
 
 /// When a container of a pod was last killed for memory, be it running again or not. What ends because the pod was deleted
@@ -80,6 +101,28 @@ mod tests {
 
     fn ended(reason: &str, exit_code: i32) -> Value {
         json!({ "terminated": { "reason": reason, "exitCode": exit_code, "finishedAt": "2026-01-01T00:01:00Z" } })
+    }
+
+    #[test]
+    fn an_init_container_that_failed_is_named_unless_it_is_ours_or_runs_beside_main() {
+        let failed = |name: &str, restart_policy: Option<&str>, exit_code: i32| {
+            let ended = json!({ "terminated": { "exitCode": exit_code, "message": "no route\n" } });
+            let mut status = one("state", &ended);
+            status["name"] = name.into();
+            failed_init(
+                &serde_json::from_value(json!({
+                    "metadata": {},
+                    "spec": { "containers": [], "initContainers": [{ "name": name, "restartPolicy": restart_policy }] },
+                    "status": { "phase": "Failed", "initContainerStatuses": [status] },
+                }))
+                .unwrap(),
+            )
+        };
+        let said = "init container mesh exited with code 2: no route";
+        assert_eq!(failed("mesh", None, 2).as_deref(), Some(said));
+        assert_eq!(failed("mesh", None, 0), None);
+        assert_eq!(failed("mesh", Some("Always"), 2), None, "it is a sidecar");
+        assert_eq!(failed("scavenger-supervisor", None, 2), None, "it is looked at apart");
     }
 
     fn killed(statuses: &Value, deletion_requested: Option<&str>) -> bool {

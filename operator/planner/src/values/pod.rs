@@ -78,6 +78,9 @@ pub struct Pod {
     pub gated: bool,
     /// `status.reason` and `status.message`, for example Evicted or OutOfcpu.
     pub status_reason: Option<(String, String)>,
+    /// What an init container said that failed, if it is not the supervisor's: the main container never starts.
+    #[serde(default)]
+    pub failed_init: Option<String>,
     /// Its main container.
     pub container: Container,
     /// When its main container started.
@@ -147,7 +150,7 @@ pub enum PodPhase {
     Running,
     /// All containers ended with 0.
     Succeeded,
-    /// All containers ended, one without success.
+    /// All containers ended, one without success, be it injected. Or the kubelet ended the pod, or refused it.
     Failed,
 }
 

@@ -334,12 +334,14 @@ fn an_eviction_for_a_limit_of_its_own_is_a_failure_with_the_kubelets_message() {
     cluster.submit(sj("a"), work(300));
     cluster.run_until_phase("a", Phase::Running);
     // Without condition DisruptionTarget, which an eviction for the node's sake has.
-    cluster.refuse_pod(&key("a-1-0"), "Evicted");
+    let message = "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ";
+    cluster.fail_pod(&key("a-1-0"), "Evicted", message);
     cluster.run_until_phase("a", Phase::Failed);
     assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::LimitExceeded));
     assert_eq!(
         cluster.status("a").message,
-        "LimitExceeded: pod a-1-0 was evicted by the kubelet: the node said no"
+        "LimitExceeded: pod a-1-0 was evicted by the kubelet: Pod ephemeral local storage usage exceeds the total limit \
+         of containers 1Gi."
     );
     assert_eq!(cluster.status("a").interrupted_count, 0);
     assert_eq!(cluster.jobs_of("a").len(), 1, "the Job stays, so that its log can be read");
