@@ -11,6 +11,7 @@
 
 pub mod cli;
 mod config_map;
+mod container_hash;
 mod controller;
 mod evict;
 mod execute;

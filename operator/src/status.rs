@@ -22,7 +22,7 @@ use scavenger_schema::{
 };
 use scavenger_vocabulary::{Event, Reason, WaitingReason, condition};
 
-use crate::{pool::quantities, validate};
+use crate::{container_hash, pool::quantities, validate};
 
 /// Most bytes of arguments that are written into the status. The spec has them too, and etcd takes objects of 1.5 MiB.
 const MAX_ARGS: usize = 64 << 10;
@@ -62,6 +62,7 @@ pub(crate) fn replacing(
         not_before: new.not_before.map(Time),
         failed_starts: new.failed_starts.into(),
         refused_since: new.refused_since.map(Time),
+        started_container_hash: new.started_container.map(container_hash::text),
         attempt: new.attempt.as_deref().map(entry),
         attempts: match ended {
             Some(ended) => appended(history, entry(ended)),
@@ -275,6 +276,7 @@ pub(crate) fn from_crd(status: Option<&crd::ScavengerJobStatus>) -> ScavengerJob
         not_before: status.not_before.as_ref().map(|time| time.0),
         failed_starts: clamped(status.failed_starts),
         refused_since: status.refused_since.as_ref().map(|time| time.0),
+        started_container: status.started_container_hash.as_deref().and_then(container_hash::parse),
         attempt: status.attempt.as_ref().map(|ended| Box::new(attempt(ended))),
     }
 }
@@ -592,6 +594,7 @@ mod tests {
             not_before: Some(at(40)),
             failed_starts: 5,
             refused_since: Some(at(35)),
+            started_container: Some(0xfedc_ba98_7654_3210),
             attempt: Some(Box::new(attempt)),
         };
         assert_eq!(from_crd(Some(&stored(&full))), full);

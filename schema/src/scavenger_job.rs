@@ -604,6 +604,11 @@ pub struct ScavengerJobStatus {
     /// Since when admission has refused each start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since: Option<Time>,
+    /// Hash of the fields of the spec from which containers are created (image, command, env, what is mounted), of the newest
+    /// attempt in which a container had started. While the spec has the same, it does not fail because a container cannot be
+    /// created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_container_hash: Option<String>,
     /// The active attempt, or the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<Attempt>,

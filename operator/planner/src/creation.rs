@@ -3,7 +3,10 @@
 //! A wrong image name stays wrong, and its ScavengerJob has failed. A registry that is away comes back, and nobody's
 //! night of work may end because of it. The kubelet's reason does not distinguish the two, its message does: it quotes the
 //! registry, the container runtime or the API server. What no rule knows is the cluster's fault, for trying again is
-//! cheap.
+//! cheap. So is all that a volume or an injected container needs and does not have: only what the spec itself names can be
+//! misspelt there.
+
+use crate::values::{Name, ScavengerJobSpec};
 
 /// Whose fault it is that a container was not created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +42,13 @@ fn is_pull_error(reason: &str) -> bool {
     )
 }
 
-/// Whose fault it is, by the kubelet's reason and message.
+/// Whose fault it is, by the kubelet's reason and message. A container that has started with the spec that its ScavengerJob
+/// has now shows that nothing in it is misspelt: that is for [`crate::known::Known::has_run`] to say.
 #[must_use]
-pub fn fault(reason: &str, message: &str) -> Fault {
+pub fn fault(spec: &ScavengerJobSpec, reason: &str, message: &str) -> Fault {
+    if reason == "CreateContainerConfigError" && is_missing(spec, message) {
+        return Fault::Own;
+    }
     let message = message.to_ascii_lowercase();
     let says = |any: &[&str]| any.iter().any(|words| message.contains(words));
     let is_own = match reason {
@@ -58,7 +65,7 @@ pub fn fault(reason: &str, message: &str) -> Fault {
 /// What the author of a ScavengerJob does about an image that the registry does not have, or does not give.
 #[must_use]
 pub fn remedy(reason: &str, message: &str) -> Option<&'static str> {
-    if !is_pull_error(reason) || fault(reason, message) == Fault::Cluster {
+    if !is_pull_error(reason) {
         return None;
     }
     let message = message.to_ascii_lowercase();
@@ -69,6 +76,47 @@ pub fn remedy(reason: &str, message: &str) -> Option<&'static str> {
             "name a Secret of this namespace with a login for the registry in spec.imagePullSecrets, and check spec.image"
         }
     })
+}
+
+/// True if the kubelet says that a Secret, ConfigMap or claim that the spec itself names, or a key in one, does not exist.
+/// What a volume needs is not named there: the login of a PersistentVolume, say. Other things that are "not found" (a driver,
+/// a node, an attachment) belong to the cluster.
+#[must_use]
+pub fn is_missing(spec: &ScavengerJobSpec, message: &str) -> bool {
+    let kinds = [
+        ("secret", &spec.secrets),
+        ("configmap", &spec.config_maps),
+        ("persistentvolumeclaim", &spec.claims),
+    ];
+    // What is wrong with a volume of the pod itself stands right behind the volume's name. Of a PersistentVolume the kubelet
+    // says first what it could not do without the Secret, which may have the name of another in the pod's namespace.
+    let said = match message.split_once(" for volume \"") {
+        Some((_, rest)) => rest.split_once("\" : ").map_or("", |(_, said)| said),
+        None => message,
+    };
+    let is_own_volume = said.len() < message.len();
+    kinds.iter().any(|(kind, named)| {
+        let missing = lacking(kind, said).filter(|(place, _)| !is_own_volume || *place == 0);
+        missing.into_iter().any(|(_, name)| named.iter().any(|own| **own == *name))
+            || named.iter().any(|own| lacks_key(said, kind, own))
+    })
+}
+
+/// Names of objects of this kind that a message calls not found, with the place in the message.
+fn lacking<'a>(kind: &'a str, message: &'a str) -> impl Iterator<Item = (usize, &'a str)> {
+    message.match_indices(kind).filter_map(move |(place, _)| {
+        let rest = &message[place + kind.len()..];
+        let (name, rest) = rest.strip_prefix('s').unwrap_or(rest).strip_prefix(" \"")?.split_once('"')?;
+        rest.starts_with(" not found").then_some((place, name))
+    })
+}
+
+/// True if a key is missing in this object: `couldn't find key K in Secret NAMESPACE/NAME`.
+fn lacks_key(message: &str, kind: &str, name: &Name) -> bool {
+    let Some((_, of)) = message.split_once("couldn't find key ") else { return false };
+    let Some((_, of)) = of.rsplit_once(" in ") else { return false };
+    let Some((of_kind, object)) = of.split_once(' ') else { return false };
+    of_kind.eq_ignore_ascii_case(kind) && object.trim_end().rsplit('/').next() == Some(&**name)
 }
 
 /// True if a container was created, but its command could not be executed, as runc and crun say it. A broken node fails
@@ -150,14 +198,8 @@ const NOT_GIVEN: &[&str] = &[
     "403 forbidden",
 ];
 
-/// How the kubelet says that something which the container refers to does not exist, or that it must not run so.
-const BAD_CONFIG: &[&str] = &[
-    "\" not found",
-    "couldn't find key",
-    "runasnonroot",
-    "references non-existent",
-    "invalid variable name",
-];
+/// How the kubelet says that the container must not run so.
+const BAD_CONFIG: &[&str] = &["runasnonroot", "invalid variable name"];
 
 /// How the kubelet says that it does not know it.
 const API_SERVER_IN_TROUBLE: &[&str] = &[
@@ -172,10 +214,22 @@ const API_SERVER_IN_TROUBLE: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::sj;
+
+    /// It names Secret `s`, ConfigMap `c` and claim `data`.
+    fn spec() -> ScavengerJobSpec {
+        let spec = sj("a").spec.unwrap();
+        ScavengerJobSpec {
+            secrets: vec!["s".into()],
+            config_maps: vec!["c".into()],
+            claims: vec!["data".into()],
+            ..spec
+        }
+    }
 
     fn all(fault_of: Fault, cases: &[(&str, &str)]) {
         for (reason, message) in cases {
-            assert_eq!(fault(reason, message), fault_of, "{reason}: {message}");
+            assert_eq!(fault(&spec(), reason, message), fault_of, "{reason}: {message}");
         }
     }
 
@@ -217,6 +271,8 @@ mod tests {
                     "CreateContainerConfigError",
                     "services have not yet been read at least once, cannot construct envvars",
                 ),
+                ("CreateContainerConfigError", "secret \"injected\" not found"),
+                ("CreateContainerConfigError", "couldn't find key k in ConfigMap lab/injected"),
                 ("CreateContainerError", "context deadline exceeded"),
                 ("CreateContainerError", "failed to reserve container name \"main\": name is reserved"),
                 ("RunContainerError", "failed to create containerd task: failed to create shim task"),
@@ -259,6 +315,7 @@ mod tests {
                 ("CreateContainerConfigError", "secret \"s\" not found"),
                 ("CreateContainerConfigError", "configmap \"c\" not found"),
                 ("CreateContainerConfigError", "couldn't find key k in Secret lab/s"),
+                ("CreateContainerConfigError", "couldn't find key k in ConfigMap lab/c"),
                 (
                     "CreateContainerConfigError",
                     "container has runAsNonRoot and image will run as root (pod: \"p\", container: main)",
@@ -287,8 +344,43 @@ mod tests {
             assert!(remedy(words).unwrap().contains("spec.imagePullSecrets"), "{words}");
         }
         assert_eq!(remedy("r.io/a:1: not found"), Some("check spec.image"));
-        assert_eq!(remedy("unexpected status from HEAD request: 503 Service Unavailable"), None);
         assert_eq!(super::remedy("CreateContainerConfigError", "secret \"s\" not found"), None);
+    }
+
+    /// As the kubelet, its volume plugins and the attach-detach controller of Kubernetes 1.36 say it.
+    #[test]
+    fn only_what_the_spec_itself_names_is_its_fault() {
+        for own in [
+            r#"MountVolume.SetUp failed for volume "secret-0" : secret "s" not found"#,
+            r#"MountVolume.SetUp failed for volume "secret-0" : secrets "s" not found"#,
+            r#"MountVolume.SetUp failed for volume "configmap-0" : configmap "c" not found"#,
+            r#"MountVolume.SetUp failed for volume "configmap-0" : configmaps "c" not found"#,
+            r#"error processing PVC lab/data: failed to fetch PVC: persistentvolumeclaims "data" not found"#,
+        ] {
+            assert!(is_missing(&spec(), own), "{own}");
+            assert!(!is_missing(&sj("a").spec.unwrap(), own), "it names nothing: {own}");
+        }
+        for foreign in [
+            r#"MountVolume.NewMounter initialization failed for volume "lun" : couldn't get secret lab/lun-login error: secrets "lun-login" not found"#,
+            r#"MountVolume.NewMounter initialization failed for volume "lun" : couldn't get secret storage/s error: secrets "s" not found"#,
+            r#"MountVolume.SetUp failed for volume "pv-1" : fetching NodePublishSecretRef storage/s failed: failed to find the secret s in the namespace storage with error: secrets "s" not found"#,
+            r#"MountVolume.MountDevice failed for volume "pv-1" : fetching NodeStageSecretRef storage/s failed: failed to find the secret s in the namespace storage with error: secrets "s" not found"#,
+            r#"MountVolume.MountDevice failed for volume "pv-1" : rpc error: code = Internal desc = secrets "s" not found"#,
+            r#"MountVolume.SetUp failed for volume "ceph" : failed to get secret from ["storage"/"s"]: secrets "s" not found"#,
+            r#"MountVolume.SetUp failed for volume "flex" : Couldn't get secret storage/s: secrets "s" not found"#,
+            r#"MountVolume.SetUp failed for volume "istiod-ca-cert" : configmap "istio-ca-root-cert" not found"#,
+            r#"MountVolume.SetUp failed for volume "kube-api-access-x" : configmap "kube-root-ca.crt" not found"#,
+            r#"MountVolume.SetUp failed for volume "projected" : references non-existent secret key: token"#,
+            r#"MountVolume.SetUp failed for volume "secret-0" : failed to sync secret cache: timed out waiting for the condition"#,
+            r#"MountVolume.SetUp failed for volume "v" : object "lab"/"secret-not-found" not registered"#,
+            r#"MountVolume.SetUp failed for volume "nfs" : mount failed: exit status 32: mount.nfs: Connection timed out"#,
+            r#"Multi-Attach error for volume "pv" Volume is already exclusively attached to one node"#,
+            r#"AttachVolume.Attach failed for volume "pv" : volumeattachments.storage.k8s.io "csi-1" not found"#,
+            "MountVolume.MountDevice failed : driver name d not found in the list of registered CSI drivers",
+            "Unable to attach or mount volumes: unmounted volumes=[pvc-0]: timed out",
+        ] {
+            assert!(!is_missing(&spec(), foreign), "{foreign}");
+        }
     }
 
     #[test]

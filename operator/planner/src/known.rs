@@ -48,6 +48,9 @@ pub struct Known<'a> {
     pub(crate) capacity: &'a Capacity,
     /// Why it cannot start yet because of a claim that it mounts.
     pub claim_hold: Option<ClaimHold>,
+    /// True if a container of it has started with the spec that it has: in an earlier attempt, or in this one. What keeps its
+    /// containers from being created is then nothing that the spec names.
+    pub has_run: bool,
     /// True if its containers cannot be started because of what it asks for, and not because of a node.
     pub is_to_blame: bool,
     /// Why starts in its namespace go without the supervisor now.
@@ -82,12 +85,15 @@ impl Planner {
         let attachments = self.seen.attachments(key).unwrap_or(Attachments::none());
         let sj = tracked.sj();
         let alive = attachments.pods.values().filter(|pod| !pod.phase.is_terminal());
+        let evidence = attachments.evidence(sj.status.attempt.as_deref());
+        let runs = sj.status.active_attempt().is_some() && evidence.container_started;
+        let has_run = runs || sj.has_run_as_specified();
         Some(Known {
             sj,
             jobs: &attachments.jobs,
             unwatched_job: attachments.unwatched_job.as_ref(),
             pods: &attachments.pods,
-            evidence: attachments.evidence(sj.status.attempt.as_deref()),
+            evidence,
             memory: &tracked.memory,
             has_reservation: self.promises.is_made(key)
                 && active_attempt(sj).is_none()
@@ -107,12 +113,14 @@ impl Planner {
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !self.capacity.is_ready(node)),
             capacity: &self.capacity,
             claim_hold: self.seen.claim_hold(key, &self.promises),
-            is_to_blame: self.start_failures.blames(&sj.uid, |node| {
-                let placement = sj.spec.as_ref().map(|spec| &spec.demand.placement);
-                // One that is cordoned, closed or not ready may be its node later.
-                let mut others = self.capacity.all_pool_nodes().filter(|other| other.name != *node);
-                !others.any(|other| placement.is_ok_and(|placement| placement.admits_when_ready(other)))
-            }),
+            has_run,
+            is_to_blame: !has_run
+                && self.start_failures.blames(&sj.uid, |node| {
+                    let placement = sj.spec.as_ref().map(|spec| &spec.demand.placement);
+                    // One that is cordoned, closed or not ready may be its node later.
+                    let mut others = self.capacity.all_pool_nodes().filter(|other| other.name != *node);
+                    !others.any(|other| placement.is_ok_and(|placement| placement.admits_when_ready(other)))
+                }),
             supervisor_hold: self.supervisors.hold(&key.namespace, now),
             has_news: tracked.has_news(),
             is_heard: tracked.is_heard(),

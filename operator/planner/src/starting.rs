@@ -208,17 +208,28 @@ fn of_uncreated(known: &Known<'_>, pod: &Pod) -> Next {
         _ => (reason.as_str(), message.as_str()),
     };
     let said = format!("pod {}: {reason}: {message}", pod.key.name);
-    let fault = match creation::fault(reason, message) {
-        Fault::Cluster if known.is_to_blame && creation::names_a_bad_command(message) => Fault::Own,
-        fault => fault,
+    let fault = match (&known.sj.spec, known.is_to_blame) {
+        (_, true) if creation::names_a_bad_command(message) => Fault::Own,
+        (Ok(spec), _) => creation::fault(spec, reason, message),
+        (Err(_), _) => Fault::Cluster,
     };
     Next::Change(match fault {
         Fault::Own => {
             let remedy = creation::remedy(reason, message).map(|remedy| format!("; {remedy}"));
-            Transition::fail(Reason::ContainerNotCreated, said + &remedy.unwrap_or_default())
+            not_created(known, said + &remedy.unwrap_or_default())
         }
         Fault::Cluster => Transition::give_up(Reason::ContainerNotCreated, said),
     })
+}
+
+/// A container that is not created because of something that the spec names. Once a container has run with it, it was there:
+/// a login that is out of date is renewed, and what was deleted is made again.
+fn not_created(known: &Known<'_>, said: String) -> Transition {
+    if known.has_run {
+        let said = format!("{said}; a container has run with the same spec, so it is tried again");
+        return Transition::give_up(Reason::ContainerNotCreated, said);
+    }
+    Transition::fail(Reason::ContainerNotCreated, said)
 }
 
 /// The Job controller has not made all pods. If somebody refuses them, only its events tell; they are read a quarter of
@@ -281,77 +292,22 @@ fn of_silent_pods(known: &Known<'_>, pods: &BTreeMap<Name, Arc<Pod>>, created_un
                 "pod {pod} was scheduled but did not start within the pool's startDeadline; its events give no reason"
             ));
         };
-        if !event.warning || creation::is_shown_by_container(&event.reason, &event.message) {
+        // Those of an init container that was injected: the main one does not show why it waits, however long that is.
+        let is_shown = *time < later(created_until, READ_EVENTS_EVERY)
+            && creation::is_shown_by_container(&event.reason, &event.message);
+        if !event.warning || is_shown {
             continue;
         }
         let message = format!("pod {pod}: {}: {}", event.reason, event.message);
-        // Only what the pod names and nobody has is its own fault. A volume may be attached to the node that it was on
+        // Only what the spec names and nobody has is its own fault. A volume may be attached to the node that it was on
         // before (which takes minutes after that is lost) or where somebody else mounts it; a driver may not be up yet.
-        return if names_what_is_missing(&event.message) {
-            Next::Change(Transition::fail(Reason::ContainerNotCreated, message))
-        } else {
-            withdrawn(message)
+        return match &known.sj.spec {
+            Ok(spec) if creation::is_missing(spec, &event.message) => {
+                Next::Change(not_created(known, message))
+            }
+            _ => withdrawn(message),
         };
     }
     let again = later(*time, READ_EVENTS_EVERY);
     if known.now < again { Next::Wait(Some(again)) } else { Next::Do(Task::ReadPodEvents { pods: silent }) }
-}
-
-/// True if an event says that a Secret, ConfigMap or claim of the pod, or a key in one, does not exist. Other things
-/// that are "not found" (a driver, a node, an attachment) belong to the cluster.
-fn names_what_is_missing(message: &str) -> bool {
-    let kinds = ["secret", "configmap", "persistentvolumeclaim"];
-    let not_found = |kind: &&str| {
-        let named = message.split(kind).skip(1).map(|rest| rest.strip_prefix('s').unwrap_or(rest));
-        named
-            .filter_map(|rest| rest.strip_prefix(" \"")?.split_once('"'))
-            .any(|(_, rest)| rest.starts_with(" not found"))
-    };
-    kinds.iter().any(not_found) || message.contains("references non-existent ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// As the kubelet and the attach-detach controller of Kubernetes 1.36 say it.
-    #[test]
-    fn only_what_the_pod_itself_names_is_its_fault() {
-        for (message, missing) in [
-            (r#"MountVolume.SetUp failed for volume "secret-0" : secret "s" not found"#, true),
-            (r#"MountVolume.SetUp failed for volume "config-0" : configmap "c" not found"#, true),
-            (r#"MountVolume.SetUp failed for volume "config-0" : configmaps "c" not found"#, true),
-            (
-                r#"MountVolume.SetUp failed for volume "config-0" : configmap references non-existent config key: k"#,
-                true,
-            ),
-            (
-                r#"error processing PVC lab/data: failed to fetch PVC: persistentvolumeclaims "data" not found"#,
-                true,
-            ),
-            (
-                r#"Multi-Attach error for volume "pv" Volume is already exclusively attached to one node"#,
-                false,
-            ),
-            (
-                r#"AttachVolume.Attach failed for volume "pv" : volumeattachments.storage.k8s.io "csi-1" not found"#,
-                false,
-            ),
-            (
-                "MountVolume.MountDevice failed : driver name d not found in the list of registered CSI drivers",
-                false,
-            ),
-            ("Unable to attach or mount volumes: unmounted volumes=[pvc-0]: timed out", false),
-            (
-                r#"MountVolume.SetUp failed for volume "secret-0" : failed to sync secret cache: timed out"#,
-                false,
-            ),
-            (
-                r#"MountVolume.SetUp failed for volume "v" : object "lab"/"secret-not-found" not registered"#,
-                false,
-            ),
-        ] {
-            assert_eq!(names_what_is_missing(message), missing, "{message}");
-        }
-    }
 }

@@ -322,6 +322,14 @@ fn ended(
     let ran = known.evidence.container_started && ending.outcome != Outcome::Withdrawn;
     let seen = || known.evidence.started_at().unwrap_or(end).min(end);
     let start_time = attempt.start_time.or_else(|| ran.then(seen));
+    // Where the supervisor was not started, nobody knows what its command would have done. The spec of an attempt that is
+    // active does not change.
+    if start_time.is_some()
+        && ending.reason != Reason::SupervisorNotStarted
+        && let Ok(spec) = &known.sj.spec
+    {
+        status.started_container = Some(spec.container_hash);
+    }
     if let Some(started) = start_time
         && attempt.start_time.is_none()
     {

@@ -8,7 +8,7 @@ use crate::{
     known::{Known, later},
     leftovers,
     next::{Next, Transition},
-    values::{Reason, Waiting, WaitingReason},
+    values::{Reason, Settings, Waiting, WaitingReason},
     volumes::ClaimHold,
 };
 
@@ -17,6 +17,12 @@ const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// How often it is looked again at a claim that a start in flight is about to mount: the start may fail.
 const CLAIM_AGAIN: SignedDuration = SignedDuration::from_secs(15);
+
+/// How often it is looked again for something that the spec refers to and that is missing.
+const REFERENCE_AGAIN: SignedDuration = SignedDuration::from_secs(2);
+
+/// The same of something that has been missing for long.
+const LONGEST_REFERENCE_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 
 /// What is next for a ScavengerJob that has no active attempt.
 #[must_use]
@@ -133,17 +139,25 @@ pub fn next(known: &Known<'_>) -> Next {
         return Next::GiveBack(waiting, now + SignedDuration::from_secs(2));
     }
     if !prepared.missing.is_empty() {
-        let names: Vec<String> =
-            prepared.missing.iter().map(|(kind, name)| format!("{kind} {name:?}")).collect();
-        let message =
-            format!("{} does not exist in namespace {:?}", names.join(", "), &*known.sj.key.namespace);
-        let since = known.memory.missing_since.unwrap_or(now);
-        let last = later(since, settings.reference_grace);
-        if now >= last {
-            return Next::Change(Transition::fail(Reason::ReferenceMissing, message));
-        }
-        let again = (now + SignedDuration::from_secs(2)).min(last);
-        return Next::GiveBack(Waiting { reason: WaitingReason::BackingOff, message }, again);
+        return of_missing(known, &prepared.missing, settings);
     }
     Next::Change(Transition::Start)
+}
+
+/// The spec refers to something that does not exist: kind and name of each.
+fn of_missing(known: &Known<'_>, missing: &[(String, String)], settings: &Settings) -> Next {
+    let now = known.now;
+    let names: Vec<String> = missing.iter().map(|(kind, name)| format!("{kind} {name:?}")).collect();
+    let message = format!("{} does not exist in namespace {:?}", names.join(", "), &*known.sj.key.namespace);
+    let since = known.memory.missing_since.unwrap_or(now);
+    let last = later(since, settings.reference_grace);
+    let again = if known.has_run {
+        // It was there when a container ran with this spec, so it is not misspelt: it may be made again.
+        later(now, now.duration_since(since).clamp(REFERENCE_AGAIN, LONGEST_REFERENCE_AGAIN))
+    } else if now >= last {
+        return Next::Change(Transition::fail(Reason::ReferenceMissing, message));
+    } else {
+        later(now, REFERENCE_AGAIN).min(last)
+    };
+    Next::GiveBack(Waiting { reason: WaitingReason::BackingOff, message }, again)
 }

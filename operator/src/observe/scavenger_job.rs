@@ -1,13 +1,11 @@
 //! From a ScavengerJob to the planner's value.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use kube::ResourceExt;
 use scavenger_planner::values;
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 
 use super::convert::{creation_time, key, resource_version, uid};
-use crate::{status, validate};
+use crate::{container_hash, status, validate};
 
 /// A ScavengerJob.
 pub(crate) fn sj(object: &ScavengerJob) -> values::ScavengerJob {
@@ -20,18 +18,11 @@ pub(crate) fn sj(object: &ScavengerJob) -> values::ScavengerJob {
         deleting: object.metadata.deletion_timestamp.is_some(),
         has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
         folder: object.labels().get(names::LABEL_FOLDER).map(|folder| folder.as_str().into()),
-        spec_hash: spec_hash(object),
+        spec_hash: container_hash::of_all(&object.spec),
         controls: validate::controls(&object.spec),
         spec: validate::sj(object).map_err(|error| error.to_string()),
         status: status::from_crd(object.status.as_ref()),
     }
-}
-
-fn spec_hash(object: &ScavengerJob) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    // A spec that cannot be written as JSON is like all others of this kind.
-    serde_json::to_string(&object.spec).unwrap_or_default().hash(&mut hasher);
-    hasher.finish()
 }
 
 /// A ScavengerJob of which only the metadata can be read.

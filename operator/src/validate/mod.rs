@@ -23,7 +23,10 @@ use scavenger_schema::{
 };
 use thiserror::Error;
 
-use crate::forms::{self, FormError};
+use crate::{
+    container_hash,
+    forms::{self, FormError},
+};
 
 /// Seconds of work that a restart costs if `spec.checkpoint` does not say.
 const DEFAULT_RESTART_SECONDS: i64 = 60;
@@ -101,8 +104,12 @@ fn sj_spec(spec: &scavenger_job::ScavengerJobSpec) -> Result<ScavengerJobSpec, S
     // One that is mounted twice is one.
     claims.sort_unstable();
     claims.dedup();
+    let (secrets, config_maps) = references(spec);
     Ok(ScavengerJobSpec {
         claims,
+        secrets,
+        config_maps,
+        container_hash: container_hash::of(spec),
         demand: Demand { per_pod, pod_count, placement }.into(),
         interruption_after,
         checkpoint_interval: checkpoint
@@ -114,6 +121,18 @@ fn sj_spec(spec: &scavenger_job::ScavengerJobSpec) -> Result<ScavengerJobSpec, S
         grace_period: SignedDuration::from_secs(spec.termination_grace_period_seconds.clamp(0, 86_400)),
         supervision: supervision(spec),
     })
+}
+
+/// The Secrets and the ConfigMaps that a spec mounts or takes variables from.
+fn references(spec: &scavenger_job::ScavengerJobSpec) -> (Vec<Name>, Vec<Name>) {
+    let name = |name: &String| Name::from(name.as_str());
+    let mut secrets: Vec<Name> = spec.secrets.iter().map(|secret| name(&secret.secret_name)).collect();
+    let mut config_maps: Vec<Name> = spec.config_maps.iter().map(|map| name(&map.name)).collect();
+    for source in spec.env.iter().filter_map(|variable| variable.value_from.as_ref()) {
+        secrets.extend(source.secret_key_ref.as_ref().map(|key| name(&key.name)));
+        config_maps.extend(source.config_map_key_ref.as_ref().map(|key| name(&key.name)));
+    }
+    (secrets, config_maps)
 }
 
 /// What a ScavengerJob says about the supervisor. All of its pods mount the same claims, so what one pod of a gang writes

@@ -190,6 +190,9 @@ impl World {
             saves_on_sigterm: number.is_multiple_of(3),
             restart: seconds(60),
             claims: Vec::new(),
+            secrets: Vec::new(),
+            config_maps: Vec::new(),
+            container_hash: 0,
             supervision: SupervisionSpec::default(),
         });
         sj.status =

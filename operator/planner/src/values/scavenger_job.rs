@@ -81,12 +81,28 @@ pub struct ScavengerJobSpec {
     /// PersistentVolumeClaims of its namespace that its pods mount.
     #[serde(default)]
     pub claims: Vec<Name>,
+    /// Secrets of its namespace that it mounts or takes variables from.
+    #[serde(default)]
+    pub secrets: Vec<Name>,
+    /// ConfigMaps of its namespace that it mounts or takes variables from.
+    #[serde(default)]
+    pub config_maps: Vec<Name>,
+    /// Hash of all from which its containers are created: image, command, variables, what is mounted.
+    #[serde(default)]
+    pub container_hash: u64,
     /// What it says about the supervisor.
     #[serde(default)]
     pub supervision: SupervisionSpec,
 }
 
 impl ScavengerJob {
+    /// True if a container of it had started in an earlier attempt, with the image, the command and the references that its
+    /// spec has now. So nothing of these is misspelt.
+    #[must_use]
+    pub fn has_run_as_specified(&self) -> bool {
+        self.spec.as_ref().is_ok_and(|spec| self.status.started_container == Some(spec.container_hash))
+    }
+
     /// True if its workload writes a checkpoint when it is told to stop: it promises to, and no attempt has shown otherwise
     /// since one did.
     #[must_use]
@@ -207,6 +223,9 @@ pub struct ScavengerJobStatus {
     /// Since when admission has refused each start.
     #[serde(default)]
     pub refused_since: Option<Timestamp>,
+    /// [`ScavengerJobSpec::container_hash`] of the newest attempt of which a container had started.
+    #[serde(default)]
+    pub started_container: Option<u64>,
     /// The active or last attempt; apart, since most have made none.
     pub attempt: Option<Box<Attempt>>,
 }

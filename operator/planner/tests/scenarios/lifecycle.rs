@@ -420,7 +420,9 @@ fn a_volume_that_can_not_be_mounted_fails_it_after_the_deadline_with_the_kubelet
     cluster.delays.kubelet = seconds(100_000);
     let message = "MountVolume.SetUp failed for volume \"secret-0\" : secret \"s\" not found".to_owned();
     cluster.pod_event = Some(PodEvent { warning: true, reason: "FailedMount".to_owned(), message });
-    cluster.submit(sj("a"), work(10));
+    let mut naming = sj("a");
+    naming.spec.as_mut().unwrap().secrets = vec!["s".into()];
+    cluster.submit(naming, work(10));
     cluster.run_for(seconds(299));
     assert_eq!(cluster.status("a").phase, Phase::Starting);
     cluster.run_for(seconds(5));

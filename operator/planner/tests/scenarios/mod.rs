@@ -17,6 +17,7 @@ mod lifecycle;
 mod measured;
 mod node_groups;
 mod node_use;
+mod not_created;
 mod placement;
 mod pool;
 mod preemption;
