@@ -86,7 +86,7 @@ pub async fn main() -> anyhow::Result<()> {
     match Arguments::parse().command {
         Command::Run(options) => run::exec(options).await,
         Command::Guard(options) => guard::exec(&options).await,
-        Command::Check(options) => check::exec(&options).await,
+        Command::Check(options) => Box::pin(check::exec(&options)).await,
         Command::Queue(options) => queue::exec(&options).await,
         Command::Nodes(options) => nodes::exec(&options).await,
         Command::Explain(options) => explain::exec(&options).await,
