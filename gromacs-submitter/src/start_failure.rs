@@ -39,13 +39,14 @@ const NEW_PARTS: Option<&str> = Some(
     "put the files back, or set append to false so that mdrun writes new parts (gromacs-submitter edit), and retry",
 );
 
-const OLDER_CHECKPOINT: Option<&str> =
-    Some("put it back, or move what that simulation wrote out of its folder to begin it again, and retry");
+const OLDER_CHECKPOINT: Option<&str> = Some(
+    "put it back, or move the checkpoints, logs and results of that simulation away to begin it again, and retry",
+);
 
 /// What starts mdrun has taken the checkpoint before by now, if GROMACS can read that one.
 const DAMAGED_CHECKPOINT: Option<&str> = Some(
-    "put a checkpoint there that it can read, or move what that simulation wrote out of its folder to begin it again, and \
-     retry",
+    "put a checkpoint there that it can read, or move the checkpoints, logs and results of that simulation away to begin it \
+     again, and retry",
 );
 
 const UNREADABLE_CHECKPOINT: Option<&str> =
@@ -59,11 +60,11 @@ const AWAY: [&str; 3] = ["Stale file handle", "Stale NFS file handle", "Transpor
 
 /// The first line whose words occur decides: what is more special stands above what is more general.
 const PATTERNS: &[(&str, StartFailure)] = &[
-    // Most of these sentences end in "or maybe you are out of disk space?", which it is not.
+    // Most of these sentences end in "or maybe you are out of disk space?", which it is not. "Cannot read/write checkpoint" is
+    // what mdrun says when it cannot write one, and there it is.
     ("Checkpoint file corrupted/truncated", StartFailure::Input(DAMAGED_CHECKPOINT)),
     ("The checkpoint file is empty/corrupted", StartFailure::Input(DAMAGED_CHECKPOINT)),
     ("The checkpoint file is corrupted or not a checkpoint file", StartFailure::Input(DAMAGED_CHECKPOINT)),
-    ("Cannot read/write checkpoint; corrupt file", StartFailure::Input(DAMAGED_CHECKPOINT)),
     ("incompatible checkpoint formats or corrupted checkpoint file", StartFailure::Input(DAMAGED_CHECKPOINT)),
     ("mismatch for state entry", StartFailure::Input(DAMAGED_CHECKPOINT)),
     // Ours: the scripts that start mdrun say so.
@@ -93,7 +94,8 @@ const PATTERNS: &[(&str, StartFailure)] = &[
     (AWAY[0], StartFailure::Transient),
     (AWAY[1], StartFailure::Transient),
     (AWAY[2], StartFailure::Transient),
-    ("state.cpt cannot be read", StartFailure::Input(UNREADABLE_CHECKPOINT)),
+    ("state.cpt: Permission denied", StartFailure::Input(UNREADABLE_CHECKPOINT)),
+    ("state.cpt cannot be read", StartFailure::Transient),
     ("No space left", StartFailure::Transient),
     ("Disk quota exceeded", StartFailure::Transient),
     ("out of disk space", StartFailure::Transient),

@@ -173,17 +173,18 @@ fn checkpoints_that_are_damaged_are_replaced_by_the_ones_before() {
                 write(&work, &format!("{name}/{file}"), text);
             }
         }
+        let reached = if name == NAMES[0] { 90 } else { 60 };
         write(
             &work,
             &format!("{name}/md.log"),
-            "Writing checkpoint, step 60 at W\nFinished mdrun on rank 0\n",
+            &format!("Writing checkpoint, step {reached} at W\nFinished mdrun on rank 0\n"),
         );
         write(&work, &format!("{name}/stop-at"), "70");
     }
     let (code, text) = run(&volume, &work, &NAMES, &["gmx", "mdrun"]);
     let facts = parse(&text);
     assert_eq!((code, facts.first_step), (Some(1), Some(30)), "{text}");
-    let damaged = "goes on from state_prev.cpt at step 30: state.cpt is damaged, and kept as state_damaged1.cpt; 30 steps are \
+    let damaged = "goes on from state_prev.cpt at step 30: state.cpt is damaged, and kept as state_damaged1.cpt; 60 steps are \
                    computed again";
     let missing = "goes on from state_prev.cpt at step 40: state.cpt is missing; 20 steps are computed again";
     assert_eq!(facts.restored, [format!("sim0: {damaged}"), format!("-x: {missing}")], "{text}");

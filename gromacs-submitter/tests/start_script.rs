@@ -212,7 +212,7 @@ fn mdrun_does_not_begin_again_over_what_it_computed() {
     assert_eq!(read(&row.file("md.log")), log, "nothing was moved or written");
     let StartFailure::Input(Some(remedy)) = classify(words) else { panic!("it is not known") };
     assert!(
-        remedy.starts_with("put it back, or move what that simulation wrote out of its folder"),
+        remedy.starts_with("put it back, or move the checkpoints, logs and results of that simulation away"),
         "{remedy}"
     );
     // The one half of the advice.

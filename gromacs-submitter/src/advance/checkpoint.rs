@@ -24,8 +24,8 @@ pub(super) fn lost(row: &GromacsToTune) -> Option<String> {
     (first < saved && has_checkpoints(row)).then(|| {
         format!(
             "mdrun started at step {first}, but a checkpoint had reached step {saved}: state.cpt in {folder} \
-             gromacs-{} beside the file is missing or older; put it back{parts} and retry; a retry without it goes on from step \
-             {first}",
+             gromacs-{} beside the file is missing or older; put it back{parts} and retry; a retry without it goes on from the \
+             checkpoint that is there",
             row.id
         )
     })

@@ -93,6 +93,7 @@ stop() { for one in $pids; do kill -TERM "$one" 2>/dev/null; done; }
 # written over what it computed.
 again=0
 number=0
+if [ "$$" = 1 ]; then trap 'exit 143' TERM; fi
 while [ "$number" -lt "$count" ]; do
     number=$((number + 1))
     eval "state_$number=runs"
@@ -106,10 +107,13 @@ while [ "$number" -lt "$count" ]; do
     if [ -n "$found" ]; then again=$((again + 1)); fi
     # All of an ensemble may have lost theirs, and the beginning of the log is read for where mdrun started.
     if [ -n "$found" ] && { [ "$again" -le 10 ] || [ "$ended" -ne 0 ]; }; then printf '%s\n\n' "$found"; fi
-    if [ "$ended" -eq 0 ] && ! [ -e "$folder/.restored" ]; then
+    if [ "$ended" -eq 0 ]; then
         saved=$(logged_steps "$folder")
         saved=${saved% *}
         if [ "$saved" -eq 0 ]; then continue; fi
+        # mdrun writes over its log from where the checkpoint was, and leaves what is behind.
+        gone=$(cat -- "$folder/.restored" 2>/dev/null)
+        if [ "$saved" -le "${gone:-0}" ]; then continue; fi
         step=$(step_of "$folder/state.cpt" 2>/dev/null)
         if [ "${step:-0}" -lt "$saved" ]; then
             printf '\nFatal error:\n%s: state.cpt is %s, but a checkpoint had reached step %s\n\n' "$name" \

@@ -41,7 +41,12 @@ find_checkpoint() (
         printf '\nFatal error:\n%sstate.cpt is missing, but a checkpoint had reached step %s\n\n' "$2" "${logged% *}"
         exit 12
     fi
+    # A newer GROMACS wrote it: nothing is wrong with it, and mdrun says so.
+    if [ -f "$file" ] && gmx -quiet check -f "$file" 2>&1 </dev/null | tr '\n' ' ' | grep -q 'checkpoint file of version'; then
+        exit
+    fi
     reached=${logged#* } why='is missing'
+    cp -- "$before" "$1/new.cpt" || { rm -f -- "$1/new.cpt" && exit 6; }
     if [ -e "$file" ]; then
         number=1
         while [ -e "$1/state_damaged$number.cpt" ]; do number=$((number + 1)); done
@@ -49,10 +54,9 @@ find_checkpoint() (
         mv -- "$file" "$kept" || exit 6
         reached=$(step_of "$kept" 2>/dev/null) || reached=${logged#* }
     fi
-    cp -- "$before" "$1/new.cpt" && mv -f -- "$1/new.cpt" "$file" || exit 6
-    # From now on the logs may name steps that are computed again.
-    : >"$1/.restored"
-    step=$(step_of "$file" 2>/dev/null) || exit 6
+    step=$(step_of "$1/new.cpt" 2>/dev/null) || exit 6
+    # Up to this step the logs name checkpoints that are gone.
+    printf '%s\n' "${logged#* }" >"$1/.restored" && mv -f -- "$1/new.cpt" "$file" || exit 6
     if [ "$reached" -gt "$step" ]; then again="$((reached - step)) steps are"; else again='what came after it is'; fi
     printf '%sgoes on from state_prev.cpt at step %s: state.cpt %s; %s computed again\n' "$2" "$step" "$why" "$again"
 )

@@ -46,7 +46,7 @@ if [ -n "${3-}" ]; then
         # At no cost where the file system can share blocks. The copy has the modes of the user's file, whose owner is another.
         rm -f -- "$2/new.tpr"
         if ! { cp --reflink=auto -- "$source" "$2/new.tpr" 2>/dev/null || cp -- "$source" "$2/new.tpr"; } \
-            || ! chmod u+rw -- "$2/new.tpr"; then
+            || { ! chmod u+rw -- "$2/new.tpr" 2>/dev/null && ! [ -r "$2/new.tpr" ]; }; then
             rm -f -- "$2/new.tpr"
             exit 6
         fi

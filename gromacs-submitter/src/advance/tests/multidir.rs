@@ -61,5 +61,9 @@ fn a_lost_checkpoint_of_one_needs_a_person() {
     };
     let step = Scene::with_job(of_two(), job).read(log).go();
     assert_eq!(step.status.state, State::Failed);
-    assert!(reason(&step).contains("put it back, or move what that simulation wrote"), "{}", reason(&step));
+    assert!(
+        reason(&step).contains("put it back, or move the checkpoints, logs and results"),
+        "{}",
+        reason(&step)
+    );
 }

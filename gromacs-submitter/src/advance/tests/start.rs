@@ -143,15 +143,14 @@ fn what_a_person_must_change_is_said() {
         "The checkpoint file is empty/corrupted, or maybe you are out of disk space?",
         "Start of file magic number mismatch, checkpoint file has 0, should be 171817\nThe checkpoint file is corrupted or not \
          a checkpoint file",
-        "Cannot read/write checkpoint; corrupt file, or maybe you are out of disk space?",
         "Type mismatch for state entry v, code precision is float, file precision\nis int: incompatible checkpoint formats or \
          corrupted checkpoint file.",
         "Count mismatch for state entry v, code count is 15552, file count is 0",
     ] {
         let step = ended_at_start(1, words).step();
         assert_eq!(step.status.state, State::Failed, "{words}");
-        let remedy = "; put a checkpoint there that it can read, or move what that simulation wrote out of its folder to begin \
-                      it again, and retry";
+        let remedy = "; put a checkpoint there that it can read, or move the checkpoints, logs and results of that simulation \
+                      away to begin it again, and retry";
         assert!(reason(&step).ends_with(remedy), "{}", reason(&step));
     }
     let step = ended_at_start(1, "Nobody knows these words").step();
