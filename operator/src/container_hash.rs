@@ -4,8 +4,8 @@
 use scavenger_schema::scavenger_job::ScavengerJobSpec;
 use serde::Serialize;
 
-/// A hash of all from which the containers of a ScavengerJob are created. Neither what they request, nor their arguments, nor
-/// where they run keeps them from being created. It is stored, so it must be the same in each version of the operator:
+/// A hash of all from which the containers of a ScavengerJob are created. Neither what they request, nor their arguments (the
+/// first is the program where there is no command), nor where they run keeps them from being created. It is stored, so it must be the same in each version of the operator:
 /// FNV-1a over the fields as JSON.
 pub(crate) fn of(spec: &ScavengerJobSpec) -> u64 {
     let mut hash = Fnv(OFFSET);
@@ -14,6 +14,9 @@ pub(crate) fn of(spec: &ScavengerJobSpec) -> u64 {
     let mounts = (&spec.persistent_volume_claims, &spec.config_maps, &spec.secrets);
     let place = (&spec.working_dir, &spec.runtime_class_name, &spec.service_account_name);
     hash.add(&(program, user, mounts, place, &spec.env));
+    if spec.command.is_empty() {
+        hash.add(&spec.args.first());
+    }
     hash.0
 }
 
@@ -95,6 +98,13 @@ mod tests {
         ] {
             assert_ne!(hash(&change), hash(&json!({})), "{change}");
         }
+    }
+
+    #[test]
+    fn without_a_command_the_first_argument_is_the_program() {
+        let of = |args: Value| hash(&json!({ "command": [], "args": args }));
+        assert_ne!(of(json!(["python", "run.py"])), of(json!(["pyhton", "run.py"])));
+        assert_eq!(of(json!(["python", "run.py"])), of(json!(["python", "again.py"])));
     }
 
     #[test]

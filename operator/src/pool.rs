@@ -129,8 +129,8 @@ fn memory_measured(pool: &PoolReport<'_>, now: Timestamp) -> Condition {
         }
         Measuring::NotSince(since) => {
             let message = format!(
-                "metrics.k8s.io has measured no node since {since:.0}; nodes whose memory was short at their last measurement \
-                 stay closed to ScavengerJobs, and all others are open; until it measures again, {pressure}"
+                "metrics.k8s.io has measured no node since {since:.0}; nodes that were closed for their memory stay closed to \
+                 ScavengerJobs, and all others stay open; until it measures again, {pressure}"
             );
             (false, "NothingMeasured", message)
         }

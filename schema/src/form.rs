@@ -2,7 +2,7 @@
 //! so that the API server refuses anything else; the operator asks [`Form::fits`] about what was stored before the pattern was
 //! there.
 //!
-//! No form is narrower than that of Kubernetes: what runs today is right tomorrow.
+//! No form is narrower than that of the object that is named: what is refused here cannot exist.
 
 use std::sync::OnceLock;
 

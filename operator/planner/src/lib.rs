@@ -23,7 +23,7 @@
 //! | When is a node no longer counted by use? | `node_use/breaker.rs` | `Breaker::see` |
 //! | Which nodes belong to the pool? | `values/settings.rs` | `Settings::lacks` |
 //! | On which nodes does the pool keep its pods? | `values/confinement.rs` | `Confinement::to_pool` |
-//! | Which nodes of the pool must a new pod not go to now? | `capacity/borders.rs` | `is_closed` |
+//! | Which nodes of the pool must a new pod not go to now? | `capacity/borders.rs` | `Capacity::nodes_to_avoid` |
 //! | Which nodes do its volumes allow? | `volumes.rs` | `Volumes::place_sj` |
 //! | When does it wait for a volume that is in use? | `volumes.rs` | `Volumes::hold` |
 //! | How long does it wait after an interruption? | `backoff.rs` | `after_interruption` |
@@ -57,6 +57,7 @@
 //! | How high is the running priority? | `priority.rs` | `step` |
 //! | Who makes room while no operator works? | `guard.rs` | `relieve` |
 //! | What does a refusal by the API server mean? | `refusal.rs` | `judge` |
+//! | What becomes of a start that admission refuses? | `starting.rs` | `denied` |
 //! | Which action goes first while many wait? | `urgency.rs` | `Urgency::of` |
 //!
 //! The state has owners, each with private fields: what was seen (`seen/`), capacity (`capacity/`), what is promised to

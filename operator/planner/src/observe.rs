@@ -147,6 +147,7 @@ impl Planner {
         }
         self.agenda.add_all(self.folders.forget(key).iter());
         self.queue.remove(key, &mut self.capacity);
+        self.queue.forget_denied(key);
         self.occupancy.set(key, BTreeSet::new());
         self.promises.release(key);
         self.loans.remove(key);

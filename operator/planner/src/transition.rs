@@ -84,14 +84,15 @@ fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
             "attempt {number} is starting on capacity that is reserved for {holder}, and ends when that can start"
         ),
     };
-    status.admitted = Some(Admitted { waiting: None, since: known.now });
+    let waited = status.admitted.replace(Admitted { waiting: None, since: known.now });
     status.not_before = None;
-    // What was refused long ago, or with another spec, is no refusal in a row.
+    // What was refused long ago, or with another spec, is no refusal in a row. While a namespace is held, its ScavengerJobs are
+    // tried one after the other, and each rarely.
+    let was_held = waited.and_then(|admitted| admitted.waiting);
+    let was_held = was_held.is_some_and(|waiting| waiting.reason == WaitingReason::Refused);
     let is_in_a_row = |last: &Attempt| {
         let is_recent = |end: Timestamp| known.now < later(end, REFUSED_IN_A_ROW);
-        last.generation == known.sj.generation
-            && last.outcome == Some(Outcome::Withdrawn)
-            && last.end_time.is_some_and(is_recent)
+        last.generation == known.sj.generation && (was_held || last.end_time.is_some_and(is_recent))
     };
     status.refused_since =
         status.refused_since.filter(|_| status.attempt.as_deref().is_some_and(is_in_a_row));
@@ -227,7 +228,7 @@ fn interrupt(
     let (times, uid) = (&status.interruption_times, &known.sj.uid);
     let wait = backoff::after_interruption(times, in_a_row, least, uid, known.now);
     status.not_before = Some(later(known.now, wait));
-    status.failed_starts = 0;
+    (status.failed_starts, status.refused_since) = (0, None);
     set_waiting(status, waiting, known.now);
     (Some(attempt), Some(Event::Interrupted))
 }
@@ -254,6 +255,9 @@ fn withdraw(
     status.phase = if status.interrupted_count > 0 { Phase::Interrupted } else { Phase::Waiting };
     if waiting.reason == WaitingReason::Refused {
         status.refused_since.get_or_insert(known.now);
+    } else if known.evidence.pods_seen() >= attempt.demand.pod_count as usize {
+        // They were taken, whatever kept them from running.
+        status.refused_since = None;
     }
     // One that is suspended before it runs has not shown that it cannot start.
     if waiting.reason != WaitingReason::Suspended {

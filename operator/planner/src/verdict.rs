@@ -20,7 +20,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
-use scavenger_vocabulary::supervisor;
 
 use crate::{
     creation,
@@ -389,14 +388,13 @@ fn taken_from(case: &Case<'_>, pod: &Pod) -> Outcome {
     if had_started { Outcome::Interrupted } else { Outcome::Withdrawn }
 }
 
-/// True if the kubelet evicted a pod because of what the ScavengerJob itself may use: the storage of its main container, of
-/// all containers together, or of an `emptyDir`. Otherwise the node was short of something, or what was injected used
-/// too much.
+/// True if the kubelet evicted a pod because of what the ScavengerJob itself may use: the storage of its main container, or of
+/// all containers together. Otherwise the node was short of something, or what was injected used too much: a ScavengerJob has
+/// no `emptyDir` of its own.
 fn is_own_limit(message: &str) -> bool {
     let is_of_main = message.contains("Container main exceeded its local ephemeral storage limit");
     let is_of_pod = message.contains("Pod ephemeral local storage usage exceeds the total limit");
-    let of_volume = message.contains("Usage of EmptyDir volume");
-    is_of_main || is_of_pod || of_volume && !message.contains(supervisor::NAME)
+    is_of_main || is_of_pod
 }
 
 /// The rank of an end that the node is to blame for: before a container that failed, since peers fail when a node takes

@@ -22,7 +22,7 @@ const CLAIM_AGAIN: SignedDuration = SignedDuration::from_secs(15);
 const REFERENCE_AGAIN: SignedDuration = SignedDuration::from_secs(2);
 
 /// The same of something that has been missing for long.
-const LONGEST_REFERENCE_AGAIN: SignedDuration = SignedDuration::from_secs(30);
+const LONGEST_REFERENCE_AGAIN: SignedDuration = SignedDuration::from_mins(2);
 
 /// What is next for a ScavengerJob that has no active attempt.
 #[must_use]

@@ -22,10 +22,12 @@ pub(crate) fn failure(error: kube::Error) -> Failure {
 /// Why the API server did not take a change of the ScavengerJob itself. What it finds invalid there stays so until somebody
 /// changes it.
 pub(super) fn invalidity(error: kube::Error) -> Failure {
-    match &error {
-        kube::Error::Api(status)
-            if status.code == 400 || status.code == 422 && status.message.contains(" is invalid: ") =>
-        {
+    let kube::Error::Api(status) = &error else { return failure(error) };
+    // A webhook's denial has any code that it likes, 400 if it names none, and is a rule's that may be wrong.
+    let is_denied = status.message.contains(" denied the request");
+    match status.code {
+        400 if !is_denied => Failure::Refused(status.message.clone()),
+        422 if !is_denied && status.message.contains(" is invalid: ") => {
             Failure::Refused(status.message.clone())
         }
         _ => failure(error),

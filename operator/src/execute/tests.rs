@@ -260,7 +260,14 @@ async fn an_object_that_the_api_server_finds_invalid_has_failed_and_what_a_polic
     }
     let denied =
         "scavengerjobs.scavenger.dev \"one\" is forbidden: ValidatingAdmissionPolicy 'p' denied request: no";
-    for (code, message) in [(422, denied), (403, denied), (500, "etcdserver: request timed out")] {
+    let by_webhook = "admission webhook \"rules.example.com\" denied the request: spec is invalid: no team";
+    for (code, message) in [
+        (422, denied),
+        (403, denied),
+        (400, by_webhook),
+        (422, by_webhook),
+        (500, "etcdserver: request timed out"),
+    ] {
         assert_eq!(prepared_with(code, message).await, Failure::Transient(message.to_owned()), "{code}");
     }
 }

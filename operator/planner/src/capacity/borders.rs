@@ -9,10 +9,12 @@ use crate::values::Name;
 /// are closed a Job names the nodes that its pods may go to instead.
 const MAX_CLOSED: usize = 50;
 
-/// True if a new pod must not go to a node of the pool now, although kube-scheduler might choose it. One that is not ready,
-/// cordoned or under pressure has a taint that keeps pods away: however many of them are closed as well, no Job names them.
+/// True if a new pod must not go to a node of the pool now, although kube-scheduler might choose it. One that is not ready or
+/// cordoned has a taint that keeps pods away: however many of them are closed as well, no Job names them. The taint of memory
+/// pressure keeps no pod away where an admission plugin lets pods with requests tolerate it.
 fn is_closed(entry: &Entry) -> bool {
-    entry.in_pool && !entry.is_open()
+    let Some(node) = entry.node.as_ref().filter(|node| entry.eligible && node.full) else { return false };
+    node.usable || node.ready && node.pressure.is_some()
 }
 
 /// The nodes where new pods, or any pods, of ScavengerJobs must not be; kept up to date change by change.

@@ -11,7 +11,7 @@
 //! measured again. Nodes that were never measured are not judged: some kubelets measure nothing.
 //!
 //! Where nothing at all is measured for a while (metrics-server starts again, or hangs), that says nothing of any node: those
-//! stay closed that were short of memory at their last measurement, and all others are open.
+//! stay closed that were, and all others stay open.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -90,15 +90,14 @@ impl MeasuredMemory {
                 if !matches!(self.measuring, Measuring::NotSince(_)) {
                     self.measuring = Measuring::NotSince(now);
                 }
-                self.missing.clear();
+                self.missing.retain(|_, since| is_missing(since, now));
             }
         }
         for known in [&mut self.measured, &mut self.short] {
             known.retain(|node| capacity.node(node).is_some());
         }
         self.hot.retain(|node, _| self.measured.contains(node));
-        let is_missing = |since: &Timestamp| now.duration_since(*since) > KEEP;
-        let missing = self.missing.iter().filter(|(_, since)| is_missing(since)).map(|(node, _)| node);
+        let missing = self.missing.iter().filter(|(_, since)| is_missing(since, now)).map(|(node, _)| node);
         let full = self.short.iter().chain(missing).cloned().collect();
         self.change_full(full)
     }
@@ -146,6 +145,11 @@ impl MeasuredMemory {
         missing.retain(|node, _| capacity.node(node).is_some());
         self.missing = missing;
     }
+}
+
+/// True if a node that is missing since then is missing for too long.
+fn is_missing(since: &Timestamp, now: Timestamp) -> bool {
+    now.duration_since(*since) > KEEP
 }
 
 fn limits() -> Headroom {

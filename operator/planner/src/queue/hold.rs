@@ -67,8 +67,8 @@ pub(super) struct Holds {
     holds: BTreeMap<HoldId, Hold>,
     /// The hold for which each ScavengerJob probes.
     probing: BTreeMap<Key, HoldId>,
-    /// The specs that admission refused since it took one, by namespace.
-    denied: BTreeMap<Name, BTreeSet<u64>>,
+    /// The ScavengerJobs that admission refused since it took one, with their specs, by namespace.
+    denied: BTreeMap<Name, BTreeMap<Name, u64>>,
     last: u64,
 }
 
@@ -255,6 +255,9 @@ impl Holds {
     /// Ends a hold, if there is one.
     fn end(&mut self, scope: &Scope) -> bool {
         let Some(id) = self.ids.remove(scope) else { return false };
+        if scope.1 == Held::Denied {
+            self.denied.remove(&scope.0);
+        }
         if let Some(hold) = self.holds.remove(&id) {
             self.probing.retain(|_, of| *of != id);
             debug_assert!(hold.scope == *scope, "a hold should know what it holds");
@@ -354,8 +357,9 @@ impl Queue {
     ) {
         self.holds.stop_probing(sj);
         let denied = self.holds.denied.entry(sj.namespace.clone()).or_default();
-        denied.insert(spec_hash);
-        if denied.len() >= DENIED {
+        denied.insert(sj.name.clone(), spec_hash);
+        let specs: BTreeSet<u64> = denied.values().copied().collect();
+        if specs.len() >= DENIED {
             let (_, hold) = self.holds.begin(&(sj.namespace.clone(), Held::Denied), waiting, now);
             hold.close(now);
             self.sort_by_hold(&sj.namespace, capacity);
@@ -363,10 +367,20 @@ impl Queue {
         self.changed = true;
     }
 
+    /// A ScavengerJob is gone: that admission refused it says nothing any more.
+    pub(crate) fn forget_denied(&mut self, sj: &Key) {
+        if let Some(denied) = self.holds.denied.get_mut(&sj.namespace) {
+            denied.remove(&sj.name);
+            if denied.is_empty() {
+                self.holds.denied.remove(&sj.namespace);
+            }
+        }
+    }
+
     /// Admission took all that a start of a namespace needs.
     pub(crate) fn taken(&mut self, namespace: &Name, capacity: &Capacity) {
-        if self.holds.denied.remove(namespace).is_some() && self.holds.end(&(namespace.clone(), Held::Denied))
-        {
+        self.holds.denied.remove(namespace);
+        if self.holds.end(&(namespace.clone(), Held::Denied)) {
             self.sort_by_hold(namespace, capacity);
             self.changed = true;
         }

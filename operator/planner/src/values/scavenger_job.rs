@@ -100,7 +100,16 @@ impl ScavengerJob {
     /// spec has now. So nothing of these is misspelt.
     #[must_use]
     pub fn has_run_as_specified(&self) -> bool {
-        self.spec.as_ref().is_ok_and(|spec| self.status.started_container == Some(spec.container_hash))
+        let Ok(spec) = &self.spec else { return false };
+        match self.status.started_container {
+            Some(hash) => hash == spec.container_hash,
+            // An operator from before this was written down made its attempts.
+            None => {
+                self.status.attempt.as_ref().is_some_and(|attempt| {
+                    attempt.start_time.is_some() && attempt.generation == self.generation
+                })
+            }
+        }
     }
 
     /// True if its workload writes a checkpoint when it is told to stop: it promises to, and no attempt has shown otherwise

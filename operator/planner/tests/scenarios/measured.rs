@@ -181,8 +181,11 @@ fn after_a_while_without_measurements_none_is_missing_at_once() {
         cluster.submit(sj("late").only_on("name", "n1"), work(10));
         cluster.run_for(seconds(60));
         assert_eq!(cluster.waits("late"), Some(WaitingReason::NoCapacity));
-        // What it is missing in comes to an end: it was not short of memory when it was measured.
+        // One reading without an answer changes nothing.
         cluster.planner.observe(Observation::Usage(no_answer), cluster.now);
+        cluster.run_for(seconds(60));
+        assert_eq!(cluster.waits("late"), Some(WaitingReason::NoCapacity));
+        measure(&mut cluster, 5000);
         cluster.run_until_phase("late", Phase::Completed);
     }
 }

@@ -164,7 +164,7 @@ fn a_reference_that_was_there_once_is_waited_for() {
         assert_eq!(cluster.status("a").phase, Phase::Interrupted, "{}", cluster.history());
         assert!(cluster.status("a").message.contains("ConfigMap \"c\" does not exist"));
         cluster.references.insert(claim);
-        cluster.run_for(seconds(40));
+        cluster.run_for(seconds(130));
         assert_eq!(cluster.status("a").phase, Phase::Running, "{}", cluster.history());
         completed(&mut cluster, "a");
     }

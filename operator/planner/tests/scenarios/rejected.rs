@@ -151,6 +151,7 @@ fn an_eviction_for_the_sake_of_the_node_or_for_what_was_injected_is_no_failure()
         "The node was low on resource: memory. Container main was using 2Gi, request is 1Gi, has larger consumption of memory. ",
         "The node had condition: [DiskPressure]. ",
         "Container log-shipper exceeded its local ephemeral storage limit \"1Gi\". ",
+        "Usage of EmptyDir volume \"scratch\" exceeds the limit \"1Gi\". ",
         "Usage of EmptyDir volume \"scavenger-supervisor\" exceeds the limit \"8Mi\". ",
         "",
     ] {
@@ -166,7 +167,6 @@ fn an_eviction_for_the_sake_of_the_node_or_for_what_was_injected_is_no_failure()
     for message in [
         "Container main exceeded its local ephemeral storage limit \"1Gi\". ",
         "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ",
-        "Usage of EmptyDir volume \"scratch\" exceeds the limit \"1Gi\". ",
     ] {
         let mut cluster = cluster();
         cluster.submit(sj("a"), work(300));

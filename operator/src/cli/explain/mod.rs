@@ -253,7 +253,8 @@ fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob, now: Timestamp)
         return lines.add("pool", &format!("nothing is admitted: {reason}"));
     }
     let demand = sj.spec.as_ref().map(|spec| spec.demand.total()).unwrap_or_default();
-    lines.add("pool", &nodes_that_take(pool.nodes.len() - pool.nodes_to_avoid.len()));
+    let open = pool.nodes.iter().filter(|node| !pool.nodes_to_avoid.contains(node.name));
+    lines.add("pool", &nodes_that_take(open.count()));
     if !pool.nodes_to_avoid.is_empty() {
         let names: Vec<&str> = pool.nodes_to_avoid.iter().map(|name| &**name).collect();
         lines.add("pool", &format!("takes no more on {} for now", names.join(", ")));
