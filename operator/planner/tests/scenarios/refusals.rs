@@ -198,3 +198,34 @@ fn refusals_count_from_the_first_since_one_was_taken() {
     allow(&mut cluster);
     cluster.run_until_phase("job00", Phase::Running);
 }
+
+/// Taken, and then kept from running by something else, is not refused.
+#[test]
+fn a_start_that_was_taken_ends_the_count_whatever_it_ended_in() {
+    let mut cluster = large(settings());
+    deny(&mut cluster, false, keys(1));
+    cluster.submit(sj("job00").only_on("there", "is-none"), work(300));
+    cluster.set_node(node("n2", 10_000).labelled("there", "is-none"));
+    cluster.run_until("it is refused", |cluster| cluster.status("job00").refused_since.is_some());
+    allow(&mut cluster);
+    // The planner believes that the node is there, and kube-scheduler finds that it takes nothing.
+    cluster.scheduler_works = false;
+    cluster
+        .run_until("it finds no node", |cluster| cluster.waits("job00") == Some(WaitingReason::Unscheduled));
+    assert_eq!(cluster.status("job00").refused_since, None);
+}
+
+/// In a namespace with many each is tried rarely, and is refused all the time.
+#[test]
+fn a_day_of_refusals_is_one_in_a_large_namespace_too() {
+    let mut cluster = large(settings());
+    cluster.thorough = false;
+    deny(&mut cluster, true, keys(300));
+    for key in keys(300) {
+        cluster.submit(sj(&key.name).asking(100), work(300));
+    }
+    cluster.run_for(SignedDuration::from_hours(24));
+    assert!(cluster.scavenger_jobs().all(|sj| sj.status.phase != Phase::Failed));
+    cluster.run_for(SignedDuration::from_hours(8));
+    assert!(all(&cluster, Phase::Failed), "{}", cluster.history());
+}
