@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn without_a_command_the_first_argument_is_the_program() {
         let of = |args: Value| hash(&json!({ "command": [], "args": args }));
-        assert_ne!(of(json!(["python", "run.py"])), of(json!(["pyhton", "run.py"])));
+        assert_ne!(of(json!(["python", "run.py"])), of(json!(["no-such-program", "run.py"])));
         assert_eq!(of(json!(["python", "run.py"])), of(json!(["python", "again.py"])));
     }
 

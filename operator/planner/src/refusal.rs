@@ -11,7 +11,7 @@ pub enum Refusal {
     /// The service account does not exist. What the spec refers to is looked up before a start, and there it is judged.
     Reference,
     /// Admission refuses the object: Pod Security, a LimitRange, a quota that wants a field, an admission policy or webhook, an
-    /// invalid field. Neither the reason nor the words say whether the ScavengerJob is at fault, or whoever made the rule.
+    /// invalid field. Neither the reason nor the words say whether the ScavengerJob is at fault or the rule.
     Denied,
     /// It may pass, and is not the ScavengerJob's fault.
     Passing,

@@ -117,7 +117,7 @@ pub(crate) fn next_of_refused(known: &Known<'_>) -> Option<Next> {
     Some(Next::Change(Transition::withdraw(WaitingReason::Unscheduled, message.clone())))
 }
 
-/// Admission refuses the Job or its pods. Whoever made the rule may be wrong as well as the ScavengerJob, so it is tried again,
+/// Admission refuses the Job or its pods. The rule may be wrong as well as the ScavengerJob, so it is tried again,
 /// and fails once each start was refused for the pool's `refusalGrace`.
 pub(crate) fn denied(known: &Known<'_>, message: String) -> Transition {
     let since = known.sj.status.refused_since.unwrap_or(known.now);

@@ -382,7 +382,7 @@ fn by_kubelet(case: &Case<'_>, pod: &Pod, reason: &str, message: &str) -> (u8, E
     (NODE_FAILURE, Ending::new(outcome, reason, message))
 }
 
-/// What an attempt is called of which the node takes this pod, if the pod alone is looked at.
+/// The outcome of an attempt from which the node takes this pod, if the pod alone is looked at.
 fn taken_from(case: &Case<'_>, pod: &Pod) -> Outcome {
     let had_started = case.evidence.has_started(&pod.key.name) || case.attempt.start_time.is_some();
     if had_started { Outcome::Interrupted } else { Outcome::Withdrawn }

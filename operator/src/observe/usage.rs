@@ -98,7 +98,7 @@ enum Answer<T> {
     List(Vec<T>),
     /// Nobody serves it.
     NotServed,
-    /// Whoever serves it is down, too slow, or refuses.
+    /// What serves it is down, too slow, or refuses.
     No,
 }
 

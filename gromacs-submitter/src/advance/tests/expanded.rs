@@ -1,4 +1,4 @@
-//! An expanded ensemble, of which GROMACS may write no checkpoint.
+//! An expanded ensemble, for which GROMACS may write no checkpoint.
 
 use super::*;
 

@@ -232,7 +232,7 @@ pub struct ScavengerJobStatus {
     /// Since when admission has refused each start.
     #[serde(default)]
     pub refused_since: Option<Timestamp>,
-    /// [`ScavengerJobSpec::container_hash`] of the newest attempt of which a container had started.
+    /// [`ScavengerJobSpec::container_hash`] of the newest attempt in which a container had started.
     #[serde(default)]
     pub started_container: Option<u64>,
     /// The active or last attempt; apart, since most have made none.

@@ -81,7 +81,7 @@ fn a_node_that_is_full_by_measurement_gets_none_even_if_it_is_the_emptiest() {
     assert_eq!(occupied(&cluster), ["n2"]);
 }
 
-/// 60 nodes of which 55 are closed: more than a Job keeps its pods off by name.
+/// 60 nodes, and 55 of them are closed: more than a Job keeps its pods off by name.
 fn mostly_closed(settings: Settings) -> (Cluster, Vec<String>) {
     let names: Vec<String> = (0..60).map(|number| format!("n{number}")).collect();
     let nodes = names.iter().map(|name| node(name, 10_000));
