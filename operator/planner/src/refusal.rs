@@ -41,14 +41,19 @@ pub fn judge(sentence: &str) -> Refusal {
         Refusal::Reference
     } else if PASSING.iter().any(|passing| sentence.contains(passing)) {
         Refusal::Passing
-    } else if [" is forbidden: ", " is invalid: ", " denied the request"]
-        .iter()
-        .any(|part| sentence.contains(part))
+    } else if [" is forbidden: ", " is invalid: "].iter().any(|part| sentence.contains(part))
+        || is_by_webhook(sentence)
     {
         Refusal::Denied
     } else {
         Refusal::Passing
     }
+}
+
+/// True if an admission webhook refused the object. The code of its answer is whatever it likes.
+#[must_use]
+pub fn is_by_webhook(sentence: &str) -> bool {
+    sentence.contains(" denied the request")
 }
 
 /// True if a LimitRange refuses pods because they request too little, as those do whose capacity is counted by use.

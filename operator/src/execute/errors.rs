@@ -23,14 +23,12 @@ pub(crate) fn failure(error: kube::Error) -> Failure {
 /// changes it.
 pub(super) fn invalidity(error: kube::Error) -> Failure {
     let kube::Error::Api(status) = &error else { return failure(error) };
-    // A webhook's denial has any code that it likes, 400 if it names none, and is a rule's that may be wrong.
-    let is_denied = status.message.contains(" denied the request");
-    match status.code {
-        400 if !is_denied => Failure::Refused(status.message.clone()),
-        422 if !is_denied && status.message.contains(" is invalid: ") => {
-            Failure::Refused(status.message.clone())
-        }
-        _ => failure(error),
+    let is_found_invalid =
+        status.code == 400 || status.code == 422 && status.message.contains(" is invalid: ");
+    // The rule behind a webhook may be wrong.
+    match is_found_invalid && !refusal::is_by_webhook(&status.message) {
+        true => Failure::Refused(status.message.clone()),
+        false => failure(error),
     }
 }
 

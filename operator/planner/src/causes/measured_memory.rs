@@ -76,8 +76,8 @@ impl MeasuredMemory {
         self.measuring
     }
 
-    /// Takes in what was measured, and returns the nodes that became full, or have come down far enough. Where nothing was
-    /// measured, of no node either, there is no answer.
+    /// Takes in what was measured, and returns the nodes that became full, or have come down far enough. An answer without any
+    /// node is no answer: it says nothing of the nodes.
     pub(crate) fn set(
         &mut self,
         usage: Option<Vec<Usage>>,
