@@ -22,6 +22,7 @@ mod release;
 mod rules;
 mod shell;
 mod test;
+mod usage;
 mod walk;
 mod words;
 

@@ -51,7 +51,7 @@ struct Which {
 }
 
 /// A cluster's name: it becomes part of paths, of a cgroup and of a kubeconfig.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Name(String);
 
 impl Name {

@@ -68,6 +68,8 @@ pub(super) struct Lanes<'a> {
     pub(super) take_away: bool,
     /// Parts that are known to have passed, and are left out.
     pub(super) stamps: Option<&'a Stamps>,
+    /// So many of the parts that took longest are named at the end.
+    pub(super) shown: usize,
 }
 
 impl Lanes<'_> {
@@ -83,25 +85,23 @@ impl Lanes<'_> {
         let (without, on_clusters) = parts()?;
         let began = Instant::now();
         let (report, on_clusters) = (&Mutex::new(Report::default()), &Mutex::new(on_clusters));
-        let run_on = |number: usize| match prepare(&names[number]) {
-            Ok(cluster) => {
-                let next = || on_clusters.lock().expect("no lane should have panicked").pop();
-                while let Some(part) = next() {
-                    self.run_part(part, Some(&cluster), report);
-                }
-                if number == 0 && self.take_away {
-                    self.run_part(Part::of(LAST), Some(&cluster), report);
-                }
-                Some(cluster)
+        let run_on = |number: usize| {
+            let (name, began) = (format!("cluster {}", names[number].as_str()), Instant::now());
+            let (cluster, result) = match prepare(&names[number]) {
+                Ok(cluster) => (Some(cluster), Ok(began.elapsed().as_secs_f64())),
+                Err(error) => (None, Err(error)),
+            };
+            let part = Part { name, select: Vec::new() };
+            report.lock().expect("no lane should have panicked").enter(part, result);
+            let cluster = cluster?;
+            let next = || on_clusters.lock().expect("no lane should have panicked").pop();
+            while let Some(part) = next() {
+                self.run_part(part, Some(&cluster), report);
             }
-            Err(error) => {
-                let name = format!("cluster {}", names[number].as_str());
-                eprintln!("test: {name}: FAILED: {error:#}");
-                let part = Part { name, select: Vec::new() };
-                let failure = Failure { part, why: format!("{error:#}") };
-                report.lock().expect("no lane should have panicked").failed.push(failure);
-                None
+            if number == 0 && self.take_away {
+                self.run_part(Part::of(LAST), Some(&cluster), report);
             }
+            Some(cluster)
         };
         let run_on = &run_on;
         let clusters: Vec<Option<Cluster>> = thread::scope(|scope| {
@@ -126,7 +126,7 @@ impl Lanes<'_> {
         };
         let mut report = report.lock().expect("no lane should have panicked");
         report.passed.sort_by(|(_, one), (_, other)| other.total_cmp(one));
-        eprintln!("test: {}", summary(&report.passed, began.elapsed().as_secs_f64()));
+        eprintln!("test: {}", summary(&report.passed, began.elapsed().as_secs_f64(), self.shown));
         for Failure { part, why } in &flaky {
             eprintln!("test: {} FAILED beside the others and passed alone: {why}", part.name);
         }
@@ -235,10 +235,10 @@ fn failures(failed: &[Failure]) -> String {
 }
 
 /// What the parts took, the longest first, beside the time on the clock.
-fn summary(took: &[(String, f64)], clock: f64) -> String {
+fn summary(took: &[(String, f64)], clock: f64, shown: usize) -> String {
     let parts: f64 = took.iter().map(|(_, seconds)| seconds).sum();
     let longest: Vec<String> =
-        took.iter().take(5).map(|(name, seconds)| format!("{name} {seconds:.0} s")).collect();
+        took.iter().take(shown).map(|(name, seconds)| format!("{name} {seconds:.0} s")).collect();
     format!(
         "{} parts passed in {:.1} min, one after the other {:.1} min; the longest: {}",
         took.len(),
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn the_longest_parts_are_named() {
         let took = [("together".to_owned(), 100.0), ("idle".to_owned(), 20.0)];
-        let said = summary(&took, 90.0);
+        let said = summary(&took, 90.0, 5);
         assert_eq!(
             said,
             "2 parts passed in 1.5 min, one after the other 2.0 min; the longest: together 100 s, idle 20 s"

@@ -4,11 +4,12 @@
 mod call;
 mod lanes;
 mod parts;
+mod profile;
 mod stamps;
 mod upgrade;
 mod versions;
 
-use std::{path::PathBuf, process::Command, time::Duration};
+use std::{path::PathBuf, process::Command, sync::Mutex, time::Duration};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum as _;
@@ -16,6 +17,7 @@ use clap::ValueEnum as _;
 pub(crate) use upgrade::{UpgradeArguments, run as upgrade};
 pub(crate) use versions::{VersionsArguments, run as versions};
 
+use profile::Profile;
 use stamps::Stamps;
 
 use crate::{
@@ -25,6 +27,7 @@ use crate::{
     images,
     install::{self, By},
     packages, shell,
+    usage::Usage,
 };
 
 /// Run every test, the ones on a real cluster included
@@ -50,10 +53,16 @@ pub(crate) struct Arguments {
     /// are shown
     #[arg(long, conflicts_with = "arguments")]
     retry: bool,
+    /// Print at the end which processes used the processors, what an API server did, and how long each part took
+    #[arg(long = "where")]
+    usage: bool,
     /// Arguments for `cargo test`, for example `--workspace --test together`; every test without any
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
 }
+
+/// So many of the parts that took longest are named at the end.
+const SHOWN: usize = 5;
 
 /// Cluster of the tests, beside any that the user has.
 const CLUSTER: &str = "test";
@@ -73,6 +82,7 @@ impl Default for Arguments {
             kubernetes: Kubernetes::default(),
             no_install: false,
             retry: false,
+            usage: false,
             arguments: Vec::new(),
         }
     }
@@ -131,10 +141,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Carries out `cargo xtask soak`.
 pub(crate) fn soak(arguments: &SoakArguments) -> Result<()> {
-    // This program is in target/debug, wherever cargo puts that.
     let program = std::env::current_exe().context("cannot tell where this program is")?;
-    let target = program.ancestors().nth(2).context("this program is in no folder of cargo's")?;
-    let stamps = Stamps::of_work_tree(target.join("soak"), arguments.resume)?;
+    let stamps = Stamps::of_work_tree(target()?.join("soak"), arguments.resume)?;
     let tests = run_at(&arguments.test, Depth::Soak, Some(&stamps));
     if !arguments.test.arguments.is_empty() {
         return tests;
@@ -148,6 +156,8 @@ pub(crate) fn soak(arguments: &SoakArguments) -> Result<()> {
 fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Result<()> {
     // Everything is shared out between several clusters; a few tests are content with one.
     let all = arguments.arguments.is_empty();
+    let usage = if arguments.usage { Some(Usage::start()?) } else { None };
+    let profile = Mutex::new(None);
     let mut names = vec![arguments.name.clone()];
     if all {
         for number in 2..=CLUSTERS {
@@ -189,11 +199,16 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
         for image in [images::Image::CounterMpirun, images::Image::GromacsWrapped] {
             images::load_onto(&cluster, image, images::Profile::Dev)?;
         }
+        if arguments.usage && name == &arguments.name {
+            let folder = target()?.join("where");
+            *profile.lock().expect("nobody should have panicked") = Some(Profile::start(&cluster, folder)?);
+        }
         Ok(cluster)
     };
     let result = if all {
         let (retry, take_away) = (arguments.retry, !arguments.keep);
-        lanes::Lanes { how: &how, retry, take_away, stamps }.run(&names, &prepare)
+        let shown = if arguments.usage { usize::MAX } else { SHOWN };
+        lanes::Lanes { how: &how, retry, take_away, stamps, shown }.run(&names, &prepare)
     } else {
         prepare(&arguments.name).and_then(|cluster| {
             let mut tests = cargo_test(Some(&cluster), &how, &[])?;
@@ -209,6 +224,7 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
             shell::run(tests.arg("--show-output"))
         })
     };
+    let profile = profile.into_inner().expect("nobody should have panicked").map(Profile::stop);
     for name in &names {
         if arguments.keep {
             let name = name.as_str();
@@ -217,7 +233,21 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
             cluster::leave(name);
         }
     }
+    // Once the clusters have ended, all that they used is known.
+    for table in usage.map(Usage::stop).into_iter().chain(profile) {
+        match table {
+            Ok(table) => println!("\n{table}"),
+            Err(error) => eprintln!("test: {error:#}"),
+        }
+    }
     result
+}
+
+/// Folder of what cargo builds: this program is in target/debug, wherever that is.
+fn target() -> Result<PathBuf> {
+    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let target = program.ancestors().nth(2).context("this program is in no folder of cargo's")?;
+    Ok(target.to_owned())
 }
 
 /// What comes, and how long it takes.

@@ -41,6 +41,7 @@ pub(crate) fn run(arguments: &VersionsArguments) -> Result<()> {
                 kubernetes,
                 no_install: arguments.no_install,
                 retry: false,
+                usage: false,
                 arguments: tests.into_iter().map(str::to_owned).collect(),
             },
             Depth::Test,
