@@ -1,7 +1,7 @@
 //! What a long task will do, and how long that takes: nobody shall wonder for a quarter of an hour whether anything happens.
-//! Minutes are those of a machine with two cores.
+//! Minutes are those of a machine with two cores that does nothing else; one that is busy is told how much longer it takes.
 
-use std::ops::RangeInclusive;
+use std::{fs, ops::RangeInclusive, thread::available_parallelism};
 
 use anyhow::Result;
 
@@ -62,18 +62,19 @@ impl Forecast {
     /// Prints it, and then installs what is missing. Where nothing may be installed, what is missing is an error of one line,
     /// and nothing comes before it.
     pub(crate) fn print_before(&self, installs: bool, ensure: impl FnOnce() -> Result<()>) -> Result<()> {
+        let text = self.text(slowdown());
         if installs {
-            eprintln!("{}", self.text());
+            eprintln!("{text}");
         }
         ensure()?;
         if !installs {
-            eprintln!("{}", self.text());
+            eprintln!("{text}");
         }
         Ok(())
     }
 
-    fn text(&self) -> String {
-        let mut text = "What happens now, with times for two cores:".to_owned();
+    fn text(&self, slowdown: f64) -> String {
+        let mut text = "What happens now, with times for two cores that do nothing else:".to_owned();
         for (number, Part { what, minutes, when }) in self.0.iter().enumerate() {
             let minutes = minutes.as_ref().map(|minutes| format!(": {}{when}", said(minutes)));
             text.push_str(&format!("\n  {}. {what}{}", number + 1, minutes.unwrap_or_default()));
@@ -84,8 +85,22 @@ impl Forecast {
             let all = said(&(sum(|minutes| *minutes.start())..=sum(|minutes| *minutes.end())));
             text.push_str(&format!("\nTogether {all}, and less where an earlier run has built something."));
         }
+        if slowdown >= NOTABLE {
+            text.push_str(&format!("\nThis machine is busy: expect about {slowdown:.1} times as long."));
+        }
         text
     }
+}
+
+/// What is less is lost in the ranges of the minutes.
+const NOTABLE: f64 = 1.3;
+
+/// How many times as long everything takes beside what the machine does already. A task that could use every core shares them
+/// with what waited for one or used one during the last minute.
+fn slowdown() -> f64 {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = load.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default();
+    1.0 + load / available_parallelism().map_or(1.0, |cores| cores.get() as f64)
 }
 
 /// `3 minutes`, or `5 to 15 minutes`.
@@ -106,10 +121,13 @@ mod tests {
         let mut forecast = Forecast::default();
         forecast.add("one", 1..=1, ", once");
         forecast.add("two", 5..=15, " the first time");
-        let expected = "What happens now, with times for two cores:\n  1. one: 1 minute, once\n  \
+        let expected = "What happens now, with times for two cores that do nothing else:\n  1. one: 1 minute, once\n  \
                         2. two: 5 to 15 minutes the first time\n\
                         Together 6 to 16 minutes, and less where an earlier run has built something.";
-        assert_eq!(forecast.text(), expected);
+        assert_eq!(forecast.text(1.2), expected);
+        let busy = format!("{expected}\nThis machine is busy: expect about 2.5 times as long.");
+        assert_eq!(forecast.text(2.5), busy);
+        assert!(slowdown() >= 1.0);
     }
 
     #[test]
@@ -117,8 +135,9 @@ mod tests {
         let mut forecast = Forecast::default();
         forecast.add("one", 2..=2, "");
         forecast.add_open("two");
-        let expected = "What happens now, with times for two cores:\n  1. one: 2 minutes\n  2. two";
-        assert_eq!(forecast.text(), expected);
+        let expected =
+            "What happens now, with times for two cores that do nothing else:\n  1. one: 2 minutes\n  2. two";
+        assert_eq!(forecast.text(1.0), expected);
     }
 
     #[test]
