@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: the one list of checks.
 
-use std::{process::Command, time::Instant};
+use std::{collections::BTreeSet, process::Command, time::Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -35,6 +35,10 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) no_test: bool,
 
+    /// Run every test, not only those that a change must pass
+    #[arg(long, conflicts_with = "no_test")]
+    pub(crate) all: bool,
+
     /// Run only the checks with this text in their name
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,
@@ -67,11 +71,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         shell::run(shell::cargo(&doc).env("RUSTDOCFLAGS", "--deny warnings"))
     });
     check("generated files", &|| generate::run(&generate::Arguments { check: true }));
-    for name in CRATES {
+    // Such a mistake is rare, and found by the first who builds one program.
+    for name in CRATES.iter().filter(|_| arguments.all || arguments.only.is_some()) {
         check(&format!("{name} alone"), &|| {
             shell::run(&mut shell::cargo(&["check", "--locked", "--package", name]))
         });
     }
+    check("one build of programs and tests", &one_build);
     check("Helm chart and kustomizations", &chart::check);
     check("files of a release", &release::check);
     check("pages against the code", &docs::check);
@@ -87,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.no_test {
         eprintln!("ci: tests: left out (--no-test)");
     } else {
-        check("tests", &|| test::run(&test::Arguments::of_ci()));
+        check("tests", &|| test::run(&test::Arguments::of_ci(arguments.all)));
     }
     if let (0, Some(only)) = (ran, &arguments.only) {
         bail!("no check has {only:?} in its name");
@@ -136,13 +142,7 @@ fn go() -> Result<()> {
 
 /// The planner is a function of values: no client, runtime or log crate among what it depends on.
 fn planner_is_pure() -> Result<()> {
-    let tree =
-        ["tree", "--locked", "--package", "scavenger-planner", "--edges", "normal", "--prefix", "none"];
-    let output = shell::cargo(&tree).output().context("cannot run `cargo tree`")?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    if !output.status.success() {
-        bail!("`cargo tree` failed: {}", String::from_utf8_lossy(&output.stderr));
-    }
+    let text = tree(&["--package", "scavenger-planner", "--edges", "normal"])?;
     let banned = ["kube", "k8s-openapi", "tokio", "tracing", "log", "rand", "scavenger-schema"];
     let found: Vec<&str> = text
         .lines()
@@ -150,4 +150,30 @@ fn planner_is_pure() -> Result<()> {
         .filter(|name| banned.contains(name))
         .collect();
     if found.is_empty() { Ok(()) } else { bail!("scavenger-planner depends on {}", found.join(", ")) }
+}
+
+/// Tests add no feature to what programs depend on: else everything above it would be compiled a second time for the images.
+fn one_build() -> Result<()> {
+    let features = |edges: &str| -> Result<BTreeSet<String>> {
+        let text = tree(&["--workspace", "--format", "{p} [{f}]", "--edges", edges])?;
+        Ok(text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
+    };
+    let (programs, tests) = (features("normal,build")?, features("normal,build,dev")?);
+    let other: Vec<&String> = programs.difference(&tests).collect();
+    if other.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "tests build these with more features than programs do; name those features in xtask/generator/Cargo.toml: {other:?}"
+    )
+}
+
+/// What `cargo tree` prints, without indentation.
+fn tree(arguments: &[&str]) -> Result<String> {
+    let mut tree = shell::cargo(&["tree", "--locked", "--prefix", "none"]);
+    let output = tree.args(arguments).output().context("cannot run `cargo tree`")?;
+    if !output.status.success() {
+        bail!("`cargo tree` failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

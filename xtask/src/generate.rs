@@ -51,7 +51,7 @@ fn files() -> Result<Vec<File>> {
 
 /// Files that follow from the code: path and content of each.
 fn from_code() -> Result<BTreeMap<String, String>> {
-    let mut command = shell::cargo(&["run", "--quiet", "--locked", "--package", "scavenger-generator"]);
+    let mut command = shell::cargo(&["run", "--quiet", "--locked", "--bin", "scavenger-generator"]);
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     if !output.status.success() {
         bail!("scavenger-generator ended with {}", output.status);

@@ -75,6 +75,14 @@ impl Task {
         }
     }
 
+    /// Prints a line of somebody else's, which stays.
+    pub(crate) fn say(&self, line: &str) {
+        match &self.display {
+            Display::Terminal(bar) => bar.println(line),
+            Display::Plain { .. } => eprintln!("{line}"),
+        }
+    }
+
     /// Ends the task with a line that stays, e.g. "the cluster dev is ready (14.2 s)".
     pub(crate) fn done(self, result: impl AsRef<str>) {
         if let Display::Terminal(bar) = &self.display {

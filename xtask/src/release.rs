@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if !arguments.no_images {
         let images = Image::all();
         images::ensure_for(&arguments.architecture, &images, !arguments.no_install)?;
-        for archive in images::build_all(&arguments.architecture, &images)? {
+        for archive in images::build_all(&arguments.architecture, &images, images::Profile::Release)? {
             archive.copy_to(&folder)?;
         }
     }

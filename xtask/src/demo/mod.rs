@@ -64,7 +64,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value = "dev", value_name = "NAME", conflicts_with = "kubeconfig")]
     name: cluster::Name,
     /// How the programs in the images are built
-    #[arg(long, default_value = "release", value_name = "PROFILE")]
+    #[arg(long, default_value = "dev", value_name = "PROFILE")]
     profile: images::Profile,
     #[command(flatten)]
     elsewhere: elsewhere::Elsewhere,

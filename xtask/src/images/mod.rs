@@ -79,6 +79,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "REGISTRY")]
     push: Option<Registry>,
 
+    /// How the programs are built. `dev` is for clusters of this checkout: tests and demo use the same build
+    #[arg(long, default_value = "release", value_name = "PROFILE")]
+    profile: Profile,
+
     /// Unpack the Debian packages again, to take in their updates
     #[arg(long)]
     refresh: bool,
@@ -121,7 +125,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             }
         }
     }
-    let archives = build_all(&architectures, &names)?;
+    let archives = build_all(&architectures, &names, arguments.profile)?;
     // An archive of several architectures is pushed in place of theirs.
     let has_all = |name: &str| archives.iter().any(|archive| archive.name == name && archive.sbom.is_none());
     for archive in &archives {
@@ -207,11 +211,15 @@ pub(crate) fn ensure_for(architectures: &[Architecture], images: &[Image], insta
 
 /// Builds these images for users: for each architecture that an image is for its archive, and one of all of them if there
 /// are several. [`ensure_for`] must have been called.
-pub(crate) fn build_all(architectures: &[Architecture], images: &[Image]) -> Result<Vec<Archive>> {
+pub(crate) fn build_all(
+    architectures: &[Architecture],
+    images: &[Image],
+    profile: Profile,
+) -> Result<Vec<Archive>> {
     let mut variants = Vec::new();
     for architecture in architectures {
         let images: Vec<_> = images.iter().filter(|image| image.is_for(*architecture)).copied().collect();
-        variants.extend(build_variants(&Checkout::this(), *architecture, &images, Profile::Release)?);
+        variants.extend(build_variants(&Checkout::this(), *architecture, &images, profile)?);
     }
     let mut archives = Vec::new();
     for image in images {

@@ -3,14 +3,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum as _;
 use serde::Deserialize;
 
 use super::Architecture;
-use super::catalogue::{Linking, Program};
-use crate::{progress::Task, shell};
+use super::catalogue::{Image, Linking, Program};
+use crate::{compile, progress::Task, shell};
 
 /// The Debian packages with which images of an architecture are built.
 pub(super) fn packages(architecture: Architecture) -> Vec<&'static str> {
@@ -89,9 +90,9 @@ struct Target {
 /// How programs are built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Profile {
-    /// Optimised: for users, the demo and measurements.
+    /// Optimised: for users and measurements.
     Release,
-    /// As `cargo test --workspace` builds them, so that the tests need no second build of every dependency.
+    /// As `cargo test --workspace` builds them: one build for the tests and the demo.
     Dev,
 }
 
@@ -120,17 +121,17 @@ pub(super) fn build(
 ) -> Result<HashMap<&'static str, PathBuf>> {
     let (fixed, dynamic): (Vec<_>, Vec<_>) =
         programs.iter().copied().partition(|program| program.linking == Linking::Static);
-    let mut found = built(checkout, cargo(profile, architecture, &dynamic), &dynamic)?;
-    found.extend(built(checkout, cargo_static(architecture, &fixed), &fixed)?);
+    let mut found = built(checkout, cargo(profile, architecture), &dynamic)?;
+    found.extend(built(checkout, cargo_static(architecture), &fixed)?);
     Ok(found)
 }
 
-fn cargo(profile: Profile, architecture: Architecture, programs: &[Program]) -> Command {
+fn cargo(profile: Profile, architecture: Architecture) -> Command {
     let mut command = shell::cargo(BUILD);
     match profile {
         Profile::Release => {
             command.arg("--release");
-            name_packages(&mut command, programs);
+            name_packages(&mut command, Linking::Dynamic);
         }
         // Naming packages would choose other features of the dependencies than the tests have.
         Profile::Dev => {
@@ -147,11 +148,11 @@ fn cargo(profile: Profile, architecture: Architecture, programs: &[Program]) -> 
 
 /// Static programs have one profile: without optimisation the supervisor has 17 MB, twice what the volume holds to which
 /// it is copied.
-fn cargo_static(architecture: Architecture, programs: &[Program]) -> Command {
+fn cargo_static(architecture: Architecture) -> Command {
     let target = target(Linking::Static, architecture);
     let mut command = shell::cargo(BUILD);
     command.args(["--profile", "supervisor", "--target", target]);
-    name_packages(&mut command, programs);
+    name_packages(&mut command, Linking::Static);
     if architecture.is_foreign() {
         use_cross_compiler(&mut command, target, architecture);
     }
@@ -171,8 +172,12 @@ fn use_cross_compiler(command: &mut Command, target: &str, architecture: Archite
 
 const BUILD: &[&str] = &["build", "--locked", "--bins", "--message-format=json-render-diagnostics"];
 
-fn name_packages(command: &mut Command, programs: &[Program]) {
-    let packages: BTreeSet<_> = programs.iter().map(|program| program.package).collect();
+/// Those of every image, whichever are wanted: the packages that are built together decide the features of what they depend
+/// on, and an image shall be the same whether it is built alone or with others.
+fn name_packages(command: &mut Command, linking: Linking) {
+    let programs = Image::value_variants().iter().filter_map(|image| image.program());
+    let packages: BTreeSet<_> =
+        programs.filter(|program| program.linking == linking).map(|program| program.package).collect();
     for package in packages {
         command.args(["--package", package]);
     }
@@ -190,11 +195,9 @@ fn built(
     if let Some(target) = &checkout.target {
         command.arg("--target-dir").arg(target);
     }
-    let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
-    if !output.status.success() {
-        bail!("cargo build ended with {}; its own messages are above", output.status);
-    }
-    Ok(executables(&output.stdout, programs))
+    let names: Vec<&str> = programs.iter().map(|program| program.binary).collect();
+    let printed = compile::run(&format!("compiling {}", names.join(", ")), &mut command)?;
+    Ok(executables(&printed, programs))
 }
 
 fn executables(stdout: &[u8], programs: &[Program]) -> HashMap<&'static str, PathBuf> {
@@ -227,6 +230,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_built_together_does_not_depend_on_what_is_wanted() {
+        let command = cargo(Profile::Release, Architecture::of_this_machine());
+        let packages: Vec<_> = command.get_args().filter(|argument| *argument != "--package").collect();
+        for package in ["gromacs-submitter", "scavenger-counter", "scavenger-operator", "scavenger-tuner"] {
+            assert!(packages.contains(&package.as_ref()), "{packages:?}");
+        }
+    }
+
+    #[test]
     fn a_missing_target_is_seen() {
         assert!(has_target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH)).unwrap());
         assert!(!has_target("no-such-target").unwrap());
@@ -235,7 +247,7 @@ mod tests {
     #[test]
     fn another_architecture_has_a_compiler_of_its_own() {
         for architecture in Architecture::ALL {
-            for command in [cargo_static(architecture, &[]), cargo(Profile::Release, architecture, &[])] {
+            for command in [cargo_static(architecture), cargo(Profile::Release, architecture)] {
                 let compilers = command
                     .get_envs()
                     .filter(|(_, value)| value.is_some_and(|value| value.to_string_lossy().ends_with("-gcc")))

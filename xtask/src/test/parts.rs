@@ -9,7 +9,7 @@ use crate::{cluster, shell};
 
 /// Name of each part, and the arguments of `cargo xtask` that carry it out.
 const PARTS: [(&str, &[&str]); 3] = [
-    ("demo by the chart", &["demo", "--chart", "--profile=dev"]),
+    ("demo by the chart", &["demo", "--chart"]),
     ("demo on another cluster", &["walk", "demo"]),
     ("commands of the pages", &["walk", "pages"]),
 ];

@@ -70,7 +70,7 @@ impl User<'_> {
         let mut command = Command::new(self.program);
         as_user(&mut command, self.cluster)?;
         command
-            .args(["demo", "--profile=dev", "--registry", registry, "--kubeconfig"])
+            .args(["demo", "--registry", registry, "--kubeconfig"])
             .arg(self.cluster.kubeconfig());
         let (user, password) = cluster::LOGIN;
         command.env("SCAVENGER_REGISTRY_USER", user).env("SCAVENGER_REGISTRY_PASSWORD", password);
