@@ -47,7 +47,7 @@ impl Chemist {
             });
             world.create::<RoleBinding>(binding).await?;
         }
-        let kubeconfig = kubeconfig(Some(&user)).await?;
+        let kubeconfig = kubeconfig(Some(&user))?;
         let address = forward(&world.client, NAMESPACE, "postgres-0", 5432).await?;
         Ok(Self {
             url: format!("postgres://{role}:chemist@{address}/scavenger"),

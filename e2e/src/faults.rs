@@ -27,9 +27,8 @@ use k8s_openapi::api::{
     core::v1::{Node, Pod},
 };
 use kube::{
-    Api, Client, Config, Resource, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::DeleteParams,
-    config::{KubeConfigOptions, Kubeconfig},
     runtime::{WatchStreamExt, watcher},
 };
 use nix::{sys::signal::Signal, unistd::Pid};
@@ -48,7 +47,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use crate::{metrics::Metrics, pool_border::Border, postgres::NAMESPACE, world::succeeded};
+use crate::{metrics::Metrics, pool_border::Border, postgres::NAMESPACE, users, world::succeeded};
 
 /// Environment variable with the path of the operator's program.
 pub const OPERATOR: &str = "SCAVENGER_E2E_OPERATOR";
@@ -142,10 +141,7 @@ impl Proxy {
     /// # Errors
     /// If no port is free, or the kubeconfig of the tests cannot be read.
     pub async fn start_as(account: &str) -> Result<Self> {
-        let path = std::env::var(crate::KUBECONFIG).context("the tests have no cluster")?;
-        let mut config =
-            Config::from_custom_kubeconfig(Kubeconfig::read_from(path)?, &KubeConfigOptions::default())
-                .await?;
+        let mut config = users::admin().await?;
         config.auth_info.impersonate = Some(format!("system:serviceaccount:{NAMESPACE}:{account}"));
         config.auth_info.impersonate_groups =
             Some(vec!["system:serviceaccounts".to_owned(), "system:authenticated".to_owned()]);

@@ -3,23 +3,21 @@
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::{
-    kubectl::kubectl,
     local::{Printed, program},
+    users,
 };
 
 /// The kubeconfig of the tests' own admin, who impersonates a user if one is given.
 ///
 /// # Errors
 /// If the tests have no cluster.
-pub async fn kubeconfig(user: Option<&str>) -> Result<tempfile::NamedTempFile> {
-    let config = kubectl(&["config", "view", "--raw", "--output=json"]).await?;
-    let mut config: Value = serde_json::from_str(&config).context("the kubeconfig is not JSON")?;
-    if let Some(user) = user {
-        config["users"][0]["user"]["as"] = json!(user);
+pub fn kubeconfig(user: Option<&str>) -> Result<tempfile::NamedTempFile> {
+    let mut config = users::kubeconfig()?;
+    for auth in config.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut()) {
+        auth.impersonate = user.map(str::to_owned);
     }
     let file = tempfile::NamedTempFile::new()?;
     serde_json::to_writer(&file, &config)?;
@@ -36,8 +34,8 @@ impl Tool {
     ///
     /// # Errors
     /// If the tests have no cluster.
-    pub async fn of(user: Option<&str>) -> Result<Self> {
-        Ok(Self { kubeconfig: kubeconfig(user).await? })
+    pub fn of(user: Option<&str>) -> Result<Self> {
+        Ok(Self { kubeconfig: kubeconfig(user)? })
     }
 
     /// Runs a verb to its end.

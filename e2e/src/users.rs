@@ -13,14 +13,29 @@ use kube::{
     config::{KubeConfigOptions, Kubeconfig},
 };
 
+/// The kubeconfig of the tests' own admin.
+///
+/// # Errors
+/// If the tests have no cluster.
+pub fn kubeconfig() -> Result<Kubeconfig> {
+    let path = std::env::var_os(crate::KUBECONFIG).context("the tests have no cluster")?;
+    Kubeconfig::read_from(path).context("the kubeconfig cannot be read")
+}
+
+/// How the tests' own admin reaches the cluster.
+///
+/// # Errors
+/// If the kubeconfig of the tests cannot be used.
+pub async fn admin() -> Result<Config> {
+    Ok(Config::from_custom_kubeconfig(kubeconfig()?, &KubeConfigOptions::default()).await?)
+}
+
 /// A connection as somebody else. The API server adds the groups that follow from the name.
 ///
 /// # Errors
 /// If the kubeconfig of the tests cannot be used.
 pub async fn client(user: &str) -> Result<Client> {
-    let path = std::env::var_os(crate::KUBECONFIG).context("the tests have no cluster")?;
-    let kubeconfig = Kubeconfig::read_from(path).context("the kubeconfig cannot be read")?;
-    let mut config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let mut config = admin().await?;
     config.auth_info.impersonate = Some(user.to_owned());
     Ok(Client::try_from(config)?)
 }

@@ -19,11 +19,10 @@ use k8s_openapi::{
     },
 };
 use kube::{
-    Api, Client, Config, Resource, ResourceExt,
+    Api, Client, Resource, ResourceExt,
     api::{
         AttachParams, AttachedProcess, DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams,
     },
-    config::{KubeConfigOptions, Kubeconfig},
     runtime::{WatchStreamExt, watcher},
 };
 use scavenger_schema::{
@@ -34,7 +33,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
 
-use crate::postgres::NAMESPACE;
+use crate::{postgres::NAMESPACE, users};
 
 /// Events that are printed when a test fails.
 const MOST_EVENTS: usize = 60;
@@ -81,7 +80,7 @@ pub fn run_within<F>(limit: Duration, name: &str, test: impl FnOnce(&'static Wor
 where
     F: Future<Output = Result<()>>,
 {
-    let Some(path) = std::env::var_os(crate::KUBECONFIG) else {
+    if std::env::var_os(crate::KUBECONFIG).is_none() {
         assert!(
             std::env::var_os("CI").is_none(),
             "{} is not set: these tests need a cluster; run `cargo xtask test`",
@@ -89,16 +88,14 @@ where
         );
         eprintln!("skipped {name}: {} is not set; `cargo xtask test` makes a cluster", crate::KUBECONFIG);
         return;
-    };
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .expect("a runtime should start in any process");
     runtime.block_on(async {
-        let world = World::new(&path.to_string_lossy(), name)
-            .await
-            .expect("a namespace should be made on the test cluster");
+        let world = World::new(name).await.expect("a namespace should be made on the test cluster");
         // Leaked: one for each test of a process that ends after its tests, and futures may borrow it freely.
         let world: &'static World = Box::leak(Box::new(world));
         let began = Instant::now();
@@ -127,10 +124,8 @@ where
 }
 
 impl World {
-    async fn new(kubeconfig: &str, name: &str) -> Result<Self> {
-        let kubeconfig = Kubeconfig::read_from(kubeconfig).context("the kubeconfig cannot be read")?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-        let client = Client::try_from(config)?;
+    async fn new(name: &str) -> Result<Self> {
+        let client = Client::try_from(users::admin().await?)?;
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let namespace: Namespace = serde_json::from_value(json!({
             "metadata": {
@@ -502,6 +497,12 @@ pub async fn exec(pods: &Api<Pod>, pod: &str, container: &str, command: &[&str])
     Ok(printed.trim().to_owned())
 }
 
+/// How soon a question is asked for the second time.
+const SOON: Duration = Duration::from_millis(200);
+
+/// How seldom it is asked in the end: what has taken seconds takes no notice of another, and many tests ask one API server.
+const SELDOM: Duration = Duration::from_millis(500);
+
 /// Asks again and again until there is an answer.
 ///
 /// # Errors
@@ -522,12 +523,13 @@ where
     F: Future<Output = Result<Option<T>>>,
 {
     let asked = async {
-        let mut every = tokio::time::interval(Duration::from_millis(200));
+        let mut pause = SOON;
         loop {
-            every.tick().await;
             if let Some(answer) = question().await? {
                 return Ok(answer);
             }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 5 / 4).min(SELDOM);
         }
     };
     tokio::time::timeout(limit, asked)

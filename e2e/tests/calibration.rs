@@ -377,6 +377,7 @@ async fn story(world: &World) -> Result<()> {
 }
 
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn benchmarks_tell_how_fast_another_simulation_is() {
     run_within(Duration::from_secs(2400), "calibration", |world| async move { story(world).await });
 }

@@ -99,6 +99,7 @@ async fn ended(database: &Database, rows: &BTreeMap<String, i64>) -> Result<BTre
 }
 
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn each_completes_or_is_refused_with_a_sentence_that_says_what_to_do() {
     run_within(PATIENCE + Duration::from_secs(600), "systems", |world| async move {
         let (files, expected) = systems()?;

@@ -161,6 +161,7 @@ async fn scavenger_jobs_go(world: &World, round: usize, harmed: &BTreeSet<String
 }
 
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn ordinary_pods_grow_to_their_requests_beside_scavenger_jobs_that_fill_the_node() {
     alone("growth", |world, proxy| async move {
         let node = real_node(&Api::all(world.client.clone())).await?;

@@ -239,6 +239,7 @@ async fn rights(world: &World) -> Result<()> {
 }
 
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn the_guard_frees_the_room_while_no_operator_does() {
     run("guard", |world| async move {
         guard_file("apply").await?;

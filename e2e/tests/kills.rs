@@ -718,6 +718,7 @@ fn chosen(story: &Story, points: &[Point], known: &mut BTreeSet<String>) -> Vec<
 }
 
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn killed_at_any_write_the_row_ends_as_if_it_had_not_been() {
     let limit = Duration::from_secs(if repetitions(1) > 1 { 2 * 3600 } else { 1200 });
     run_within(limit, "kills", |world| async move {

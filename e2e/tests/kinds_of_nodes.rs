@@ -154,6 +154,7 @@ async fn all(world: &'static World) -> Result<()> {
 }
 
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn what_is_predicted_and_measured_is_about_the_kind_of_node() {
     run_within(Duration::from_secs(600), "kinds-of-nodes", |world| async move {
         if std::env::var_os(OPERATOR).is_none() {

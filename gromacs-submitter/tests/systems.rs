@@ -94,7 +94,7 @@ fn gromacs_runs_them_or_the_inspection_says_why_not() {
         let words = error_message(&told).unwrap_or_default();
         assert!(
             success || matches!(classify(&words), StartFailure::Layout(Fault::Ranks | Fault::Domains)),
-            "{name} on two ranks: {words}"
+            "{name} on two ranks: {words:?}, of {told}"
         );
     }
 }

@@ -87,24 +87,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     packages::ensure(packages::CLUSTER, !arguments.no_install)?;
     images::ensure(!arguments.no_install)?;
     // What is compiled needs both cores, which a cluster would disturb.
-    let mut bench = vec!["test", "--locked", "--workspace"];
-    for (part, target) in [(Part::Cluster, "bench"), (Part::Supervisor, "bench_supervisor")] {
-        if is_wanted(part) {
-            bench.extend(["--test", target]);
-        }
-    }
-    // These leave the API server with more than the others should begin with.
-    match arguments.only {
-        Some(Part::Reports) => bench.extend(["--test", "bench_reports"]),
-        Some(Part::Usage) => bench.extend(["--test", "bench_usage"]),
-        Some(Part::Memory) => bench.extend(["--test", "bench_memory"]),
-        _ => {}
-    }
+    let mut build = vec!["test", "--locked", "--workspace", "--test", "e2e"];
     if !arguments.dev {
         // The one that measures is a client of the same API server on the same cores, and reads all that happens.
-        bench.push("--release");
+        build.push("--release");
     }
-    shell::run(shell::cargo(&bench).arg("--no-run"))?;
+    let modules: &[&str] = match arguments.only {
+        Some(Part::Planner) => &[],
+        Some(Part::Cluster) => &["bench::cluster::"],
+        Some(Part::Supervisor) => &["bench::supervisor::"],
+        // These leave the API server with more than the others should begin with.
+        Some(Part::Reports) => &["bench::reports::"],
+        Some(Part::Usage) => &["bench::usage::"],
+        Some(Part::Memory) => &["bench::memory::"],
+        None => &["bench::cluster::", "bench::supervisor::"],
+    };
+    shell::run(shell::cargo(&build).arg("--no-run"))?;
     cluster::down(name)?;
     let cluster = cluster::up(name, &options)?;
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name), || {})?;
@@ -113,8 +111,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         if arguments.only == Some(Part::Usage) {
             images::load_onto(&cluster, images::Image::CounterMpirun, profile)?;
         }
-        let mut tests = shell::cargo(&bench);
-        test::on(&cluster, tests.args(["--", "--show-output", "--ignored"]))?;
+        let mut tests = shell::cargo(&build);
+        test::on(&cluster, tests.args(["--", "--show-output", "--ignored"]).args(modules))?;
         tests
             .env("SCAVENGER_E2E_BENCH_REPORTERS", arguments.reporters.to_string())
             .env("SCAVENGER_E2E_BENCH_PODS_EACH", arguments.pods_each.to_string())

@@ -6,6 +6,7 @@ mod cache;
 mod chart;
 mod ci;
 mod cluster;
+mod compile;
 mod contract;
 mod demo;
 mod docs;

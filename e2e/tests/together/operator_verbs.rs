@@ -50,14 +50,14 @@ async fn tenant(world: &World) -> Result<(String, Tool)> {
         "subjects": [{ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }],
     });
     world.create::<RoleBinding>(binding).await?;
-    let tool = Tool::of(Some(&user)).await?;
+    let tool = Tool::of(Some(&user))?;
     Ok((user, tool))
 }
 
 #[test]
 fn check_finds_what_would_go_wrong() {
     run("verb-check", |world| async move {
-        let admin = Tool::of(None).await?;
+        let admin = Tool::of(None)?;
         let check = ["check", "--namespace", &world.namespace];
         let printed = admin.good(&check).await?;
         let good = format!("namespace {}: ScavengerJobs can run here", world.namespace);
@@ -120,6 +120,7 @@ fn check_finds_what_would_go_wrong() {
 }
 
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn queue_and_nodes_list_what_waits_and_what_runs() {
     run("verb-queue", |world| async move {
         world.claim("data").await?;
@@ -133,7 +134,7 @@ fn queue_and_nodes_list_what_waits_and_what_runs() {
         world.job_until("waits", "judged", waits).await?;
         world.job_until("held", "held", |job| has_reason(job, WaitingReason::Suspended)).await?;
 
-        let admin = Tool::of(None).await?;
+        let admin = Tool::of(None)?;
         let queue = ["queue", "--namespace", &world.namespace];
         let printed = admin.good(&queue).await?;
         says(
@@ -167,12 +168,13 @@ fn queue_and_nodes_list_what_waits_and_what_runs() {
 }
 
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn one_scavenger_job_is_interrupted_held_and_released() {
     run("verb-job", |world| async move {
         world.claim("data").await?;
         world.create::<ScavengerJob>(counter("count", 1_000_000)).await?;
         world.phase("count", Phase::Running).await?;
-        let admin = Tool::of(None).await?;
+        let admin = Tool::of(None)?;
         let key = format!("{}/count", world.namespace);
         let pod = world.pod("count").await?.metadata.name.context("the pod has a name")?;
 
@@ -212,12 +214,13 @@ fn one_scavenger_job_is_interrupted_held_and_released() {
             .refused(&["hold", "nothing", "--namespace", &world.namespace], &["there is no ScavengerJob"])
             .await?;
         // Without the rights nothing happens.
-        let nobody = Tool::of(Some("nobody")).await?;
+        let nobody = Tool::of(Some("nobody"))?;
         nobody.refused(&["interrupt", &key], &["could not be read"]).await
     });
 }
 
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn a_tenant_reads_why_a_scavenger_job_waits() {
     run("verb-explain", |world| async move {
         world.claim("data").await?;

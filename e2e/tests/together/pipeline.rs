@@ -12,6 +12,7 @@ use scavenger_e2e::{
 };
 
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn a_row_comes_down_the_ladder_and_completes() {
     run("ladder", |world| async move {
         let database = prepare(world).await?;
@@ -45,6 +46,7 @@ fn a_row_comes_down_the_ladder_and_completes() {
 }
 
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn a_missing_run_input_fails_its_row_and_the_others_go_on() {
     run("no-tpr", |world| async move {
         let database = prepare(world).await?;
@@ -86,6 +88,7 @@ fn an_interrupted_simulation_continues_from_its_checkpoint() {
 /// An image as others make them: its `gmx` is a script that waits for the program, and it sets a number of threads that no
 /// configuration has.
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn a_row_in_a_wrapper_image_loses_nothing() {
     run("wrapped", |world| async move {
         let database = prepare(world).await?;
@@ -113,6 +116,7 @@ fn a_row_in_a_wrapper_image_loses_nothing() {
 
 /// Four rows, each after the one before; the second one is interrupted, and the last one goes on for as long again.
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn a_chain_goes_on_through_an_interruption_and_its_end_is_extended() {
     // Long enough to be interrupted in the middle on a fast machine, too.
     const SHORT: u32 = 4000;

@@ -59,6 +59,7 @@ fn an_image_is_pulled_with_a_secret_and_without_one_the_message_names_the_remedy
 }
 
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn an_image_that_the_registry_does_not_have_fails_it_after_the_deadline() {
     run("no-such-image", |world| async move {
         let registry = Registry::of_the_cluster()?;
@@ -80,6 +81,7 @@ fn an_image_that_the_registry_does_not_have_fails_it_after_the_deadline() {
 
 /// The registry's trouble is never final, however often the pull fails.
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn a_registry_that_answers_503_and_recovers_costs_only_time() {
     run("registry-503", |world| async move {
         let registry = Registry::of_the_cluster()?;

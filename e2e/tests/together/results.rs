@@ -126,6 +126,7 @@ async fn one_that_is_stopped_leaves_nothing(world: &World, chemist: &Chemist, id
 }
 
 #[test]
+#[ignore = "in `cargo xtask test --all`"]
 fn a_chemist_follows_a_simulation_and_brings_its_files_home() {
     run("results", |world| async move {
         let database = prepare_with(world, STEPS, "").await?;

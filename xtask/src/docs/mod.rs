@@ -2,6 +2,7 @@
 //! README's manifest is the one that is tested, and the book builds.
 
 mod book;
+mod cluster_tests;
 mod database;
 mod fields;
 
@@ -46,6 +47,7 @@ pub(crate) fn check() -> Result<()> {
     }
     first_manifest(&read("README.md")?, &read(FIRST)?)?;
     links()?;
+    cluster_tests::check()?;
     summary(&read("docs/SUMMARY.md")?)
 }
 

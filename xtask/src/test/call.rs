@@ -18,7 +18,7 @@ use nix::{
     unistd::Pid,
 };
 
-/// One run of `cargo test`.
+/// One run of a program.
 pub(super) struct Call {
     pub(super) name: String,
     pub(super) command: Command,
@@ -56,21 +56,24 @@ impl Call {
         let copy = || output.try_clone().context("cannot share a temporary file");
         self.command.stdout(copy()?).stderr(copy()?).process_group(0);
         let began = Instant::now();
-        let mut child = self.command.spawn().context("cannot run cargo")?;
+        let mut child = self
+            .command
+            .spawn()
+            .with_context(|| format!("cannot run {}", self.command.get_program().display()))?;
         let group = Pid::from_raw(child.id().try_into().context("a process has a strange number")?);
         running_now().push(Running { name: self.name, group, output, began });
         let ended = wait(&mut child, self.limit);
         if !matches!(ended, Ok(Some(_))) {
             // The tests that it runs, too. It has not been waited for, so the number is still its own.
             killpg(group, Signal::SIGKILL).context("cannot end the tests")?;
-            child.wait().context("cannot wait for cargo")?;
+            child.wait().context("cannot wait for the tests")?;
         }
         let mut calls = running_now();
         let place = calls.iter().position(|running| running.group == group);
         let running = calls.remove(place.context("it was interrupted")?);
-        let result = match ended.context("cannot wait for cargo")? {
+        let result = match ended.context("cannot wait for the tests")? {
             Some(status) if status.success() => Ok(()),
-            Some(status) => Err(anyhow!("cargo ended with {status}")),
+            Some(status) => Err(anyhow!("ended with {status}")),
             None => Err(anyhow!("not done after {} s", self.limit.as_secs())),
         };
         Ok((running, result))
@@ -170,7 +173,7 @@ mod tests {
             Call { name: "short".into(), command, limit: Duration::from_secs(60) }.carry_out().unwrap().1
         };
         assert!(call("exit 0").is_ok());
-        assert_eq!(call("exit 3").unwrap_err().to_string(), "cargo ended with exit status: 3");
+        assert_eq!(call("exit 3").unwrap_err().to_string(), "ended with exit status: 3");
     }
 
     #[test]

@@ -7,19 +7,18 @@
 
 use std::{sync::Mutex, thread, time::Instant};
 
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use anyhow::{Result, bail};
 
-use super::{How, call::Call, cargo_test, stamps::Stamps};
-use crate::{
-    cluster::{self, Cluster},
-    shell,
+use super::{
+    How,
+    call::Call,
+    cargo_test, flaky,
+    programs::{Program, Programs},
+    stamps::Stamps,
 };
+use crate::cluster::{self, Cluster};
 
-/// The package with the tests on the cluster.
-const END_TO_END: &str = "scavenger-e2e";
-
-/// Its tests that take the longest: they begin first, so that the clusters are done at about the same time. In the soak
+/// Modules of tests on a cluster that take the longest: they begin first, so that the clusters are done at about the same time. In the soak
 /// `overlap` takes an hour.
 const LONGEST: [&str; 10] = [
     "overlap",
@@ -37,12 +36,21 @@ const LONGEST: [&str; 10] = [
 /// The test that takes the installation away, which nothing but the end may follow.
 pub(super) const LAST: &str = "uninstall";
 
-/// Some of the tests: what one call of `cargo test` runs.
+/// What one process runs.
 #[derive(Clone)]
 struct Part {
     name: String,
-    /// Arguments that select them.
-    select: Vec<String>,
+    work: Work,
+}
+
+#[derive(Clone)]
+enum Work {
+    /// Making a cluster.
+    Cluster,
+    /// The examples in the documentation of the code.
+    Documentation,
+    /// All tests of a program, or those that are named.
+    Tests(Program, Vec<String>),
 }
 
 /// Why a part failed.
@@ -62,6 +70,9 @@ struct Report {
 /// How all parts are run.
 pub(super) struct Lanes<'a> {
     pub(super) how: &'a How,
+    pub(super) programs: &'a Programs,
+    /// Run tests that are ignored, too, because they are in `--all`.
+    pub(super) all: bool,
     /// A part that failed beside the others is run once more, alone, and counts if it passes then.
     pub(super) retry: bool,
     /// Let the last test take the installation away.
@@ -82,53 +93,55 @@ impl Lanes<'_> {
         names: &[cluster::Name],
         prepare: &(impl Fn(&cluster::Name) -> Result<Cluster> + Sync),
     ) -> Result<()> {
-        let (without, on_clusters) = parts()?;
+        let Parts { without, on_clusters, last } = Parts::of(self.programs, self.all)?;
         let began = Instant::now();
         let (report, on_clusters) = (&Mutex::new(Report::default()), &Mutex::new(on_clusters));
-        let run_on = |number: usize| {
-            let (name, began) = (format!("cluster {}", names[number].as_str()), Instant::now());
-            let (cluster, result) = match prepare(&names[number]) {
+        let run_on = |name: &cluster::Name| {
+            let (part, began) = (Part::of_cluster(name), Instant::now());
+            let (cluster, result) = match prepare(name) {
                 Ok(cluster) => (Some(cluster), Ok(began.elapsed().as_secs_f64())),
                 Err(error) => (None, Err(error)),
             };
-            let part = Part { name, select: Vec::new() };
             report.lock().expect("no lane should have panicked").enter(part, result);
             let cluster = cluster?;
             let next = || on_clusters.lock().expect("no lane should have panicked").pop();
             while let Some(part) = next() {
                 self.run_part(part, Some(&cluster), report);
             }
-            if number == 0 && self.take_away {
-                self.run_part(Part::of(LAST), Some(&cluster), report);
-            }
             Some(cluster)
         };
         let run_on = &run_on;
         let clusters: Vec<Option<Cluster>> = thread::scope(|scope| {
             // Most of what makes a cluster waits, too, so they come up side by side.
-            let last = names.len() - 1;
-            let mut lanes: Vec<_> = (0..last).map(|number| scope.spawn(move || run_on(number))).collect();
+            let (first, later) = names.split_at(names.len().div_ceil(2));
+            let mut lanes: Vec<_> =
+                first.iter().map(|name| scope.spawn(move || vec![run_on(name)])).collect();
             lanes.push(scope.spawn(move || {
                 for part in without {
                     self.run_part(part, None, report);
                 }
-                run_on(last)
+                later.iter().map(run_on).collect()
             }));
-            lanes.into_iter().map(|lane| lane.join().expect("no lane should have panicked")).collect()
+            lanes.into_iter().flat_map(|lane| lane.join().expect("no lane should have panicked")).collect()
         });
-        // On the first one nothing may be left of the installation.
-        let flaky = match clusters.iter().skip(1).flatten().next() {
+        let first = clusters.first().and_then(Option::as_ref);
+        let flaky = match first {
             Some(cluster) if self.retry => {
                 let mut report = report.lock().expect("no lane should have panicked");
                 report.once_more(|part| part.call(Some(cluster), self.how).and_then(Call::run))
             }
             _ => Vec::new(),
         };
+        // Afterwards nothing is left there for tests.
+        if let (Some(cluster), Some(last), true) = (first, last, self.take_away) {
+            self.run_part(last, Some(cluster), report);
+        }
         let mut report = report.lock().expect("no lane should have panicked");
         report.passed.sort_by(|(_, one), (_, other)| other.total_cmp(one));
         eprintln!("test: {}", summary(&report.passed, began.elapsed().as_secs_f64(), self.shown));
         for Failure { part, why } in &flaky {
             eprintln!("test: {} FAILED beside the others and passed alone: {why}", part.name);
+            flaky::remember(&part.name, why)?;
         }
         let failed = &report.failed;
         if failed.is_empty() { Ok(()) } else { bail!(failures(failed)) }
@@ -163,9 +176,8 @@ impl Report {
     /// Runs the parts that failed once more, one after the other; returns those that pass this time. What failed because
     /// other tests load the machine is no fault of the product, but has to be seen.
     fn once_more(&mut self, run: impl Fn(&Part) -> Result<f64>) -> Vec<Failure> {
-        // What selects nothing is a cluster that did not start.
-        let (again, remaining): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.failed).into_iter().partition(|failure| !failure.part.select.is_empty());
+        let (remaining, again): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.failed).into_iter().partition(|Failure { part, .. }| part.is_cluster());
         self.failed = remaining;
         let mut flaky = Vec::new();
         for failure in again {
@@ -181,17 +193,29 @@ impl Report {
 }
 
 impl Part {
-    /// The tests of one file.
-    fn of(target: &str) -> Self {
-        Self { name: target.to_owned(), select: vec!["--test".to_owned(), target.to_owned()] }
+    fn of_cluster(name: &cluster::Name) -> Self {
+        Self { name: format!("cluster {}", name.as_str()), work: Work::Cluster }
     }
 
-    /// The call of `cargo test` that runs it.
+    fn is_cluster(&self) -> bool {
+        matches!(self.work, Work::Cluster)
+    }
+
+    /// The process that runs it.
     fn call(&self, cluster: Option<&Cluster>, how: &How) -> Result<Call> {
-        // Always of the whole workspace: for one package its dependencies would have other features, and be compiled
-        // again.
-        let mut command = cargo_test(cluster, how, &["--workspace"])?;
-        command.args(&self.select).args(["--", "--show-output"]);
+        let mut command = match &self.work {
+            Work::Cluster => bail!("{} is no program", self.name),
+            Work::Documentation => cargo_test(&["--workspace", "--doc"]),
+            Work::Tests(program, tests) => {
+                let mut command = program.command();
+                if !tests.is_empty() {
+                    command.args(["--include-ignored", "--exact"]).args(tests);
+                }
+                command.arg("--show-output");
+                command
+            }
+        };
+        how.apply(&mut command, cluster)?;
         if self.name == LAST {
             command.env("SCAVENGER_E2E_LAST", "1");
         }
@@ -199,32 +223,34 @@ impl Part {
     }
 }
 
-/// All parts but the last one: those that need no cluster, and those that do. The latter are taken from the end.
-fn parts() -> Result<(Vec<Part>, Vec<Part>)> {
-    let targets = test_targets()?;
-    let mut select = vec!["--lib".to_owned(), "--bins".to_owned()];
-    for (package, target) in &targets {
-        if package != END_TO_END {
-            if targets.contains(&(END_TO_END.to_owned(), target.clone())) {
-                bail!(
-                    "{package} and {END_TO_END} both have a file of tests called {target}, and `--test {target}` would \
-                     run both at once; rename one"
-                );
-            }
-            select.extend(["--test".to_owned(), target.clone()]);
-        }
+/// Everything there is to run.
+struct Parts {
+    /// Needs no cluster.
+    without: Vec<Part>,
+    /// Needs one; taken from the end.
+    on_clusters: Vec<Part>,
+    /// What takes the installation away.
+    last: Option<Part>,
+}
+
+impl Parts {
+    fn of(programs: &Programs, all: bool) -> Result<Self> {
+        let whole = |program: &Program| Part {
+            name: program.name.clone(),
+            work: Work::Tests(program.clone(), Vec::new()),
+        };
+        let mut without: Vec<Part> = programs.without.iter().map(whole).collect();
+        without.push(Part { name: "documentation".to_owned(), work: Work::Documentation });
+        let modules = programs.on_a_cluster.modules(all)?;
+        let mut on_clusters: Vec<Part> = modules
+            .into_iter()
+            .map(|(name, tests)| Part { name, work: Work::Tests(programs.on_a_cluster.clone(), tests) })
+            .collect();
+        let last = on_clusters.iter().position(|part| part.name == LAST);
+        let last = last.map(|place| on_clusters.remove(place));
+        on_clusters.sort_by_key(|part| LONGEST.iter().rev().position(|longest| *longest == part.name));
+        Ok(Self { without, on_clusters, last })
     }
-    let without = vec![
-        Part { name: "without a cluster".to_owned(), select },
-        Part { name: "documentation".to_owned(), select: vec!["--doc".to_owned()] },
-    ];
-    let mut on_clusters: Vec<&String> = targets
-        .iter()
-        .filter(|(package, target)| package == END_TO_END && target != LAST)
-        .map(|(_, target)| target)
-        .collect();
-    on_clusters.sort_by_key(|target| LONGEST.iter().rev().position(|longest| longest == target));
-    Ok((without, on_clusters.into_iter().map(|target| Part::of(target)).collect()))
 }
 
 /// Which parts failed and, below that, why each of them did.
@@ -248,33 +274,15 @@ fn summary(took: &[(String, f64)], clock: f64, shown: usize) -> String {
     )
 }
 
-/// Package and name of each file of tests in the workspace.
-fn test_targets() -> Result<Vec<(String, String)>> {
-    let output = shell::cargo(&["metadata", "--no-deps", "--format-version", "1", "--locked"]).output();
-    let output = output.context("cannot run `cargo metadata`")?;
-    if !output.status.success() {
-        bail!("`cargo metadata` failed: {}", String::from_utf8_lossy(&output.stderr));
-    }
-    let metadata: Value = serde_json::from_slice(&output.stdout).context("cannot read `cargo metadata`")?;
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let mut targets: Vec<(String, String)> = Vec::new();
-    for package in list(&metadata["packages"]) {
-        for target in list(&package["targets"]) {
-            if list(&target["kind"]).iter().any(|kind| kind == "test") {
-                targets.push((text(&package["name"]), text(&target["name"])));
-            }
-        }
-    }
-    targets.sort();
-    Ok(targets)
-}
-
 #[cfg(test)]
 mod tests {
     use anyhow::anyhow;
 
     use super::*;
+
+    fn part(name: &str) -> Part {
+        Part { name: name.to_owned(), work: Work::Documentation }
+    }
 
     #[test]
     fn the_longest_parts_are_named() {
@@ -289,11 +297,11 @@ mod tests {
     #[test]
     fn what_passes_alone_counts_and_is_still_named() {
         let mut report = Report::default();
-        report.enter(Part::of("one"), Ok(10.0));
+        report.enter(part("one"), Ok(10.0));
         for name in ["two", "three"] {
-            report.enter(Part::of(name), Err(anyhow!("beside the others")));
+            report.enter(part(name), Err(anyhow!("beside the others")));
         }
-        let cluster = Part { name: "cluster four".to_owned(), select: Vec::new() };
+        let cluster = Part::of_cluster(&"four".parse().unwrap());
         report.enter(cluster, Err(anyhow!("no address is free")));
         let flaky = report.once_more(|part| match part.name.as_str() {
             "two" => Ok(20.0),
@@ -310,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_failed_is_named_first() {
-        let failure = |name, why: &str| Failure { part: Part::of(name), why: why.to_owned() };
+        let failure = |name, why: &str| Failure { part: part(name), why: why.to_owned() };
         let said =
             failures(&[failure("nodes", "not done after 1800 s"), failure("kills", "cargo ended\n  one:")]);
         assert_eq!(

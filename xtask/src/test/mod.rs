@@ -1,10 +1,13 @@
-//! `cargo xtask test` and `cargo xtask soak`: every test, those on the real cluster included. `cargo xtask versions`:
-//! those that an older Kubernetes could fail, on each release. `cargo xtask upgrade`: from an older build and back.
+//! `cargo xtask test`: what a contributor runs before a change; with `--all` every test. `cargo xtask soak`: all of them with
+//! the full counts. `cargo xtask versions`: those that an older Kubernetes could fail, on each release. `cargo xtask upgrade`:
+//! from an older build and back.
 
 mod call;
+mod flaky;
 mod lanes;
 mod parts;
 mod profile;
+mod programs;
 mod stamps;
 mod upgrade;
 mod versions;
@@ -18,6 +21,7 @@ pub(crate) use upgrade::{UpgradeArguments, run as upgrade};
 pub(crate) use versions::{VersionsArguments, run as versions};
 
 use profile::Profile;
+use programs::Programs;
 use stamps::Stamps;
 
 use crate::{
@@ -30,9 +34,12 @@ use crate::{
     usage::Usage,
 };
 
-/// Run every test, the ones on a real cluster included
+/// Run what a change must pass: every test that needs no cluster, and each mechanism of Kubernetes on a real one
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
+    /// Run every test
+    #[arg(long)]
+    all: bool,
     /// Leave the clusters up afterwards
     #[arg(long)]
     keep: bool,
@@ -56,10 +63,14 @@ pub(crate) struct Arguments {
     /// Print at the end which processes used the processors, what an API server did, and how long each part took
     #[arg(long = "where")]
     usage: bool,
-    /// Arguments for `cargo test`, for example `--workspace --test together`; every test without any
+    /// Arguments for `cargo test`, for example `--workspace --test e2e together::`
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
 }
+
+/// What named tests get: figures that a test prints are part of the result, what is named runs though it is in `--all`, and
+/// measurements have a command of their own.
+const NAMED: [&str; 4] = ["--show-output", "--include-ignored", "--skip", "bench::"];
 
 /// So many of the parts that took longest are named at the end.
 const SHOWN: usize = 5;
@@ -67,7 +78,7 @@ const SHOWN: usize = 5;
 /// Cluster of the tests, beside any that the user has.
 const CLUSTER: &str = "test";
 
-/// Clusters that share out everything. Most tests wait for their cluster, so two cores carry three. The last one comes when
+/// Clusters that share out every test. Most tests wait for their cluster, so two cores carry three. The last one comes when
 /// what needs no cluster is done: beside that, the API servers of three answer so late that the operators lose their Leases
 /// all the time.
 const CLUSTERS: usize = 3;
@@ -76,6 +87,7 @@ impl Default for Arguments {
     fn default() -> Self {
         let name = CLUSTER.parse().expect("the default name should be a good one");
         Self {
+            all: false,
             keep: false,
             reuse: false,
             name,
@@ -90,8 +102,8 @@ impl Default for Arguments {
 
 impl Arguments {
     /// Those of `cargo xtask ci`.
-    pub(crate) fn of_ci() -> Self {
-        Self { retry: true, ..Self::default() }
+    pub(crate) fn of_ci(all: bool) -> Self {
+        Self { all, retry: true, ..Self::default() }
     }
 }
 
@@ -154,8 +166,8 @@ pub(crate) fn soak(arguments: &SoakArguments) -> Result<()> {
 
 /// Runs the tests and takes their clusters down again.
 fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Result<()> {
-    // Everything is shared out between several clusters; a few tests are content with one.
-    let all = arguments.arguments.is_empty();
+    let is_whole = arguments.arguments.is_empty();
+    let all = is_whole && (arguments.all || depth == Depth::Soak);
     let usage = if arguments.usage { Some(Usage::start()?) } else { None };
     let profile = Mutex::new(None);
     let mut names = vec![arguments.name.clone()];
@@ -177,15 +189,26 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
     cluster::check(&options)?;
     let mut wanted: Vec<&str> = packages::CLUSTER.to_vec();
     wanted.extend(packages::TESTS);
-    forecast(&options, &wanted, all, depth)?.print_before(!arguments.no_install, || {
+    let what = match (is_whole, all) {
+        _ if depth == Depth::Soak => What::Soak,
+        (false, _) => What::Named,
+        (true, false) => What::Change,
+        (true, true) => What::All,
+    };
+    eprint!("{}", flaky::told()?);
+    forecast(&options, &wanted, what)?.print_before(!arguments.no_install, || {
         packages::ensure(&wanted, !arguments.no_install)?;
         images::ensure(!arguments.no_install)
     })?;
     let how = How { depth, python: contract::python()? };
 
     // What is compiled needs both cores; a cluster that waits would only disturb.
-    let mut build = shell::cargo(&["test", "--locked", "--no-run"]);
-    shell::run(if all { build.arg("--workspace") } else { build.args(&arguments.arguments) })?;
+    let programs = if is_whole {
+        Some(Programs::build()?)
+    } else {
+        shell::run(cargo_test(&["--no-run"]).args(&arguments.arguments))?;
+        None
+    };
 
     cluster::tell_when_interrupted(&names, call::interrupt)?;
     let prepare = |name: &cluster::Name| {
@@ -205,23 +228,24 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
         }
         Ok(cluster)
     };
-    let result = if all {
+    let result = if let Some(programs) = &programs {
         let (retry, take_away) = (arguments.retry, !arguments.keep);
         let shown = if arguments.usage { usize::MAX } else { SHOWN };
-        lanes::Lanes { how: &how, retry, take_away, stamps, shown }.run(&names, &prepare)
+        lanes::Lanes { how: &how, programs, all, retry, take_away, stamps, shown }.run(&names, &prepare)
     } else {
         prepare(&arguments.name).and_then(|cluster| {
-            let mut tests = cargo_test(Some(&cluster), &how, &[])?;
+            let mut tests = cargo_test(&[]);
+            how.apply(&mut tests, Some(&cluster))?;
             // Their own `--` ends cargo's arguments, as it does on the command line.
             tests.args(&arguments.arguments);
             if !arguments.arguments.iter().any(|argument| argument == "--") {
                 tests.arg("--");
             }
-            if !arguments.keep && arguments.arguments.iter().any(|argument| argument == lanes::LAST) {
+            if !arguments.keep && arguments.arguments.iter().any(|argument| argument.starts_with(lanes::LAST))
+            {
                 tests.env("SCAVENGER_E2E_LAST", "1");
             }
-            // Figures that a test prints are part of the result.
-            shell::run(tests.arg("--show-output"))
+            shell::run(tests.args(NAMED))
         })
     };
     let profile = profile.into_inner().expect("nobody should have panicked").map(Profile::stop);
@@ -251,15 +275,14 @@ fn target() -> Result<PathBuf> {
 }
 
 /// What comes, and how long it takes.
-fn forecast(options: &cluster::Options, wanted: &[&str], all: bool, depth: Depth) -> Result<Forecast> {
+fn forecast(options: &cluster::Options, wanted: &[&str], what: What) -> Result<Forecast> {
     let mut forecast = Forecast::of_missing(options, images::Image::value_variants(), wanted)?;
-    forecast.add("programs and tests are compiled", 10..=15, " the first time, later only what changed");
-    match (depth, all) {
-        (Depth::Soak, _) => forecast.add_open("long tests and measurements run: several hours"),
-        (Depth::Test, true) => {
-            forecast.add(format!("{CLUSTERS} clusters start, and all tests run"), 28..=36, "");
-        }
-        (Depth::Test, false) => {
+    forecast.add("programs and tests are compiled", 8..=12, " the first time, later only what changed");
+    match what {
+        What::Soak => forecast.add_open("long tests and measurements run: several hours"),
+        What::All => forecast.add(format!("{CLUSTERS} clusters start, and every test runs"), 28..=40, ""),
+        What::Change => forecast.add("a cluster starts, and the tests run", 12..=18, ""),
+        What::Named => {
             forecast.add("a cluster starts", 2..=2, "");
             forecast.add_open("the tests run that you named");
         }
@@ -267,22 +290,43 @@ fn forecast(options: &cluster::Options, wanted: &[&str], all: bool, depth: Depth
     Ok(forecast)
 }
 
-/// A `cargo test` that finds the cluster, if it needs one.
-fn cargo_test(cluster: Option<&Cluster>, how: &How, arguments: &[&str]) -> Result<Command> {
+/// What is run, for the forecast.
+#[derive(Debug, Clone, Copy)]
+enum What {
+    /// Some tests.
+    Named,
+    /// What a change must pass.
+    Change,
+    /// Every test.
+    All,
+    /// Every test, with the full counts.
+    Soak,
+}
+
+/// A `cargo test`.
+fn cargo_test(arguments: &[&str]) -> Command {
     let mut tests = shell::cargo(&["test", "--locked", "--no-fail-fast"]);
-    everywhere(tests.args(arguments));
-    if let Some(cluster) = cluster {
-        on(cluster, &mut tests)?;
+    tests.args(arguments);
+    tests
+}
+
+impl How {
+    /// Lets tests find the cluster, if they need one, and know how deep they go.
+    fn apply(&self, tests: &mut Command, cluster: Option<&Cluster>) -> Result<()> {
+        everywhere(tests);
+        if let Some(cluster) = cluster {
+            on(cluster, tests)?;
+        }
+        tests.env("SCAVENGER_SCHEMATHESIS_PYTHON", &self.python);
+        match self.depth {
+            // The same cases for every change, so that one is judged by what it did.
+            Depth::Test => tests.env("PROPTEST_RNG_SEED", "1"),
+            // Other cases each time, and twenty times proptest's own 256; tests with a number of their own multiply it
+            // alike. What is found goes into proptest-regressions/.
+            Depth::Soak => tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "5120"),
+        };
+        Ok(())
     }
-    tests.env("SCAVENGER_SCHEMATHESIS_PYTHON", &how.python);
-    match how.depth {
-        // The same cases for every change, so that one is judged by what it did.
-        Depth::Test => tests.env("PROPTEST_RNG_SEED", "1"),
-        // Other cases each time, and twenty times proptest's own 256; tests with a number of their own multiply it
-        // alike. What is found goes into proptest-regressions/.
-        Depth::Soak => tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "5120"),
-    };
-    Ok(tests)
 }
 
 /// Lets a test run find the cluster.

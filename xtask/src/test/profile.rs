@@ -30,7 +30,7 @@ const PARTS: [(&str, &str); 19] = [
     ("handler: watch, with encoding", r"endpoints/handlers\.(\(\*WatchServer\)|serveWatch)"),
     ("admission, all plugins", r"apiserver/pkg/admission.*\.(Admit|Validate)"),
     ("admission policies, with CEL", r"admission/plugin/policy"),
-    ("CEL, whoever asks", r"cel-go|apiserver/pkg/cel"),
+    ("CEL, all that ask", r"cel-go|apiserver/pkg/cel"),
     ("validation of custom resources", r"apiextensions-apiserver/pkg/apiserver/(schema|validation)"),
     ("managed fields", r"structured-merge-diff|managedfields"),
     ("watch cache", r"storage/cacher"),

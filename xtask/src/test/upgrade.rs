@@ -93,12 +93,13 @@ fn test(arguments: &UpgradeArguments, options: &cluster::Options, older: &Path, 
     load(&cluster, older)?;
     let checkout = older.join("source");
     install::install(&cluster, By::KustomizationOf(&checkout, OVERLAY), Profile::Dev)?;
-    let mut tests = cargo_test(Some(&cluster), how, &["--workspace", "--test", "upgrade"])?;
+    let mut tests = cargo_test(&["--workspace", "--test", "e2e"]);
+    how.apply(&mut tests, Some(&cluster))?;
     tests.env("SCAVENGER_E2E_OLDER", checkout.join(OVERLAY));
     if arguments.forward_only {
         tests.env("SCAVENGER_E2E_FORWARD_ONLY", "1");
     }
-    shell::run(tests.args(["--", "--show-output"]))
+    shell::run(tests.args(["--", "--include-ignored", "--show-output", "upgrade::"]))
 }
 
 /// The older images, under a tag of their own. This checkout's, which come later, take their names.

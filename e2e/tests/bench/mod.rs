@@ -1,0 +1,7 @@
+//! Measurements of the operator on a cluster, for `cargo xtask bench`.
+
+mod cluster;
+mod memory;
+mod reports;
+mod supervisor;
+mod usage;
