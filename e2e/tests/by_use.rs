@@ -136,7 +136,6 @@ fn a_node_that_is_not_measured_takes_none_and_gives_up_what_it_has() {
 
 /// On the real node: the kubelet gives the container the smallest weight, and the kernel takes it first.
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn a_container_on_the_real_node_comes_after_all_others() {
     alone("by-use-real", |world, proxy| async move {
         let node = real_node(&Api::all(world.client.clone())).await?;

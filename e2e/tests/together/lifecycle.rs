@@ -56,7 +56,6 @@ async fn nothing_is_left(world: &World) -> Result<()> {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn suspend_interrupts_it_holds_it_and_lets_it_go_on() {
     run("suspend", |world| async move {
         world.claim("data").await?;
@@ -101,7 +100,6 @@ fn suspend_interrupts_it_holds_it_and_lets_it_go_on() {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn one_that_is_created_suspended_waits() {
     run("suspended", |world| async move {
         world.claim("data").await?;
@@ -117,7 +115,6 @@ fn one_that_is_created_suspended_waits() {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn the_deadline_ends_it() {
     run("deadline", |world| async move {
         world.claim("data").await?;
@@ -133,7 +130,6 @@ fn the_deadline_ends_it() {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn a_finished_one_is_removed_with_its_jobs() {
     run("ttl", |world| async move {
         world.claim("data").await?;
@@ -171,7 +167,6 @@ fn running_out_of_memory_is_its_own_failure() {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn a_quota_that_is_used_up_holds_it_until_there_is_room() {
     run("quota", |world| async move {
         world.claim("data").await?;
@@ -225,7 +220,6 @@ fn a_limit_of_the_namespace_holds_it_with_the_servers_sentence() {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn a_missing_config_map_fails_it_whether_it_is_mounted_or_read() {
     run("no-config-map", |world| async move {
         world.claim("data").await?;
@@ -274,7 +268,6 @@ fn a_missing_secret_fails_it_with_the_kubelets_reason_whether_it_is_mounted_or_r
 
 /// Two ScavengerJobs whose label says that they work in the same folder, as two rows can.
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn two_that_work_in_one_folder_do_so_one_after_the_other() {
     run("folder", |world| async move {
         world.claim("data").await?;
@@ -299,7 +292,6 @@ fn two_that_work_in_one_folder_do_so_one_after_the_other() {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn a_pod_that_a_deleted_job_left_behind_is_evicted() {
     run("orphan", |world| async move {
         world.claim("data").await?;
@@ -326,7 +318,6 @@ fn a_pod_that_a_deleted_job_left_behind_is_evicted() {
 
 /// Everybody who may delete a pod may choose any grace period, and the kubelet waits for as long.
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn a_deletion_with_a_long_grace_period_lasts_as_long_as_the_pods_own() {
     run("long-grace", |world| async move {
         world.claim("data").await?;

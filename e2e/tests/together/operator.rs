@@ -120,7 +120,6 @@ async fn preempt_and_resume(world: &World, on_sigterm: &str) -> Result<()> {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn it_is_preempted_and_resumes() {
     run("preempted", |world| preempt_and_resume(world, "save-exit-1"));
 }
@@ -132,7 +131,6 @@ fn it_is_preempted_while_exiting_0_and_resumes() {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn it_is_deleted_from_outside_and_resumes() {
     run("deleted", |world| async move {
         world.claim("data").await?;
@@ -161,7 +159,6 @@ fn it_is_deleted_from_outside_and_resumes() {
 
 /// What `kubectl drain` does to each pod of a node.
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn it_is_evicted_and_resumes() {
     run("evicted", |world| async move {
         world.claim("data").await?;
@@ -203,7 +200,6 @@ fn gang() -> Value {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn a_gang_can_be_deleted_and_made_anew_at_once() {
     run("gang-again", |world| async move {
         world.claim("data").await?;
@@ -373,7 +369,6 @@ fn deleting_it_stops_its_pods_gracefully_before_the_name_is_free() {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn a_missing_claim_fails_it_and_is_named() {
     run("no-claim", |world| async move {
         world.create::<ScavengerJob>(counter("count", 10)).await?;
@@ -579,7 +574,6 @@ fn its_spec_can_be_replaced_only_while_nothing_runs() {
 /// Prints how long it takes from the Job's FailureTarget to phase Interrupted; the bound is reported, not asserted.
 /// `cargo xtask soak` makes a hundred rounds of it.
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn interruptions_are_told_soon() {
     run("latency", |world| async move {
         world.claim("data").await?;

@@ -120,7 +120,6 @@ fn check_finds_what_would_go_wrong() {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn queue_and_nodes_list_what_waits_and_what_runs() {
     run("verb-queue", |world| async move {
         world.claim("data").await?;
@@ -168,7 +167,6 @@ fn queue_and_nodes_list_what_waits_and_what_runs() {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn one_scavenger_job_is_interrupted_held_and_released() {
     run("verb-job", |world| async move {
         world.claim("data").await?;
@@ -220,7 +218,6 @@ fn one_scavenger_job_is_interrupted_held_and_released() {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn a_tenant_reads_why_a_scavenger_job_waits() {
     run("verb-explain", |world| async move {
         world.claim("data").await?;

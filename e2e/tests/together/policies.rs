@@ -162,7 +162,6 @@ fn a_namespace_admin_can_not_pass_anything_off_as_a_scavenger_job() {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn ordinary_jobs_and_pods_are_as_free_as_ever() {
     run("ordinary", |world| async move {
         let admin = user(world, "admin", "admin").await?;
@@ -204,7 +203,6 @@ fn ordinary_jobs_and_pods_are_as_free_as_ever() {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn what_the_operator_made_is_changed_by_the_operator_alone_and_deleted_by_its_owner() {
     run("tampered", |world| async move {
         let admin = user(world, "admin", "admin").await?;

@@ -38,7 +38,6 @@ fn ordinary(name: &str) -> Value {
 }
 
 #[test]
-#[ignore = "in `cargo xtask test --all`"]
 fn a_quota_of_ordinary_work_does_not_count_scavenger_jobs() {
     run("quota-ordinary", |world| async move {
         apply_example(&world.namespace, "quota-ordinary.yaml").await?;

@@ -21,7 +21,7 @@ const SECONDS: u32 = 30;
 /// functions on the stack, so parts overlap, and a handler contains what it calls.
 const PARTS: [(&str, &str); 19] = [
     ("garbage collection", r"^runtime\.(gcBgMarkWorker|gcAssistAlloc|bgsweep|bgscavenge|gcStart)"),
-    ("handler: create", r"endpoints/handlers\.createHandler"),
+    ("handler: create", r"endpoints/handlers\..*createHandler"),
     ("handler: patch and apply", r"endpoints/handlers\.PatchResource"),
     ("handler: update", r"endpoints/handlers\.UpdateResource"),
     ("handler: delete", r"endpoints/handlers\.Delete(Resource|Collection)"),
@@ -33,10 +33,13 @@ const PARTS: [(&str, &str); 19] = [
     ("CEL, all that ask", r"cel-go|apiserver/pkg/cel"),
     ("validation of custom resources", r"apiextensions-apiserver/pkg/apiserver/(schema|validation)"),
     ("managed fields", r"structured-merge-diff|managedfields"),
-    ("watch cache", r"storage/cacher"),
+    ("watch cache", r"storage/cacher\.\(\*(Cacher|watchCache|cacheWatcher|threadedStoreIndexer)"),
     ("etcd's client", r"go\.etcd\.io|storage/etcd3"),
     ("OpenAPI", r"openapi"),
-    ("authentication and authorization", r"(authentication|authorization|authorizer|authenticator)[/.]"),
+    (
+        "authentication and authorization",
+        r"pkg/(authentication|authorization)/|rbac\.|node\.\(\*NodeAuthorizer",
+    ),
     ("TLS and HTTP/2", r"crypto/(tls|internal)|http2"),
     ("JSON", r"encoding/json|json\.v2|sigs\.k8s\.io/json"),
 ];

@@ -69,9 +69,7 @@ impl User<'_> {
     fn demo_at(&self, registry: &str, arguments: &[&str]) -> Result<Command> {
         let mut command = Command::new(self.program);
         as_user(&mut command, self.cluster)?;
-        command
-            .args(["demo", "--registry", registry, "--kubeconfig"])
-            .arg(self.cluster.kubeconfig());
+        command.args(["demo", "--registry", registry, "--kubeconfig"]).arg(self.cluster.kubeconfig());
         let (user, password) = cluster::LOGIN;
         command.env("SCAVENGER_REGISTRY_USER", user).env("SCAVENGER_REGISTRY_PASSWORD", password);
         command.args(arguments).stdin(Stdio::null());
