@@ -38,13 +38,13 @@ pub(crate) enum Kubernetes {
     #[value(name = "1.31")]
     #[serde(rename = "1.31", alias = "V1_31")]
     V1_31,
-    #[value(name = "1.33")]
-    #[serde(rename = "1.33", alias = "V1_33")]
-    V1_33,
+    #[value(name = "1.34")]
+    #[serde(rename = "1.34", alias = "V1_34")]
+    V1_34,
     #[default]
-    #[value(name = "1.36")]
-    #[serde(rename = "1.36", alias = "V1_36")]
-    V1_36,
+    #[value(name = "1.37")]
+    #[serde(rename = "1.37", alias = "V1_37")]
+    V1_37,
 }
 
 impl Kubernetes {
@@ -52,8 +52,8 @@ impl Kubernetes {
     fn files(self) -> (&'static str, &'static str) {
         match self {
             Self::V1_31 => ("kubernetes-1.31.mod", "kubernetes-1.31.sum"),
-            Self::V1_33 => ("kubernetes-1.33.mod", "kubernetes-1.33.sum"),
-            Self::V1_36 => ("go.mod", "go.sum"),
+            Self::V1_34 => ("kubernetes-1.34.mod", "kubernetes-1.34.sum"),
+            Self::V1_37 => ("go.mod", "go.sum"),
         }
     }
 }

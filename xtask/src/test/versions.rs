@@ -63,7 +63,7 @@ pub(crate) fn run(arguments: &VersionsArguments) -> Result<()> {
 fn missing(kubernetes: Kubernetes) -> &'static [&'static str] {
     match kubernetes {
         // They inject their containers with a MutatingAdmissionPolicy.
-        Kubernetes::V1_31 | Kubernetes::V1_33 => &["sidecar::"],
-        Kubernetes::V1_36 => &[],
+        Kubernetes::V1_31 | Kubernetes::V1_34 => &["sidecar::"],
+        Kubernetes::V1_37 => &[],
     }
 }

@@ -18,7 +18,7 @@ import (
 // variables of the templates in config/ and manifests/.
 type Cluster struct {
 	Name string `json:"name"`
-	// Kubernetes is its release: 1.31, 1.33 or 1.36.
+	// Kubernetes is its release: 1.31, 1.34 or 1.37.
 	Kubernetes string `json:"kubernetes"`
 	StateDir   string `json:"state_dir"`
 	BinDir     string `json:"bin_dir"`

@@ -13,7 +13,7 @@ import (
 func testCluster(t *testing.T) *Cluster {
 	t.Helper()
 	return &Cluster{
-		Name: "test", Kubernetes: "1.36", StateDir: t.TempDir(), NodeName: "node", HostDevice: "scavenger9",
+		Name: "test", Kubernetes: "1.37", StateDir: t.TempDir(), NodeName: "node", HostDevice: "scavenger9",
 		Network: "10.231.9.0/30", HostAddress: "10.231.9.1", NodeAddress: "10.231.9.2",
 		PodCIDR: "10.232.9.0/24", ServiceCIDR: "10.233.9.0/24", APIAddress: "10.233.9.1",
 		DNSAddress: "10.233.9.10", CgroupRoot: "/scavenger-test", PauseImage: "pause:1", VolumeCount: 3,
@@ -37,7 +37,7 @@ func TestEveryTemplateIsFilledIn(t *testing.T) {
 			t.Errorf("%s is not filled in: %s", file, content)
 		}
 	}
-	for kubernetes, want := range map[string]bool{"1.31": false, "1.33": false, "1.36": true} {
+	for kubernetes, want := range map[string]bool{"1.31": false, "1.34": false, "1.37": true} {
 		c.Kubernetes = kubernetes
 		if err := c.writeFiles(); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-//go:build !kubernetes_1.31 && !kubernetes_1.33
+//go:build !kubernetes_1.31
 
 package main
 
