@@ -1,7 +1,7 @@
 //! Who uses the processors while a task runs: seconds of processor time by kind of process, as the kernel counts them.
 //!
 //! The kernel writes a record of each process that ends (`acct(2)`), with its time and the name of its last thread. What
-//! a process really is stands in `/proc` while it lives, so both are read twice a second. What lives too briefly to be
+//! a process really is stands in `/proc` while it lives, so both are read once a second. What lives too briefly to be
 //! seen goes by the record's name.
 
 use std::{
@@ -19,7 +19,7 @@ use anyhow::{Context, Result};
 use nix::unistd::acct;
 
 /// How often processes are looked at.
-const INTERVAL: Duration = Duration::from_millis(500);
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Ticks of the kernel's clock in a second, in `/proc` and in its records.
 const TICKS: f64 = 100.0;
