@@ -1,5 +1,6 @@
 //! All tests on a cluster, in one program: what they share is compiled and linked once. `cargo xtask test` runs each module
-//! as a process of its own, so that settings, limits and statics belong to a module, and one that hangs can be ended alone.
+//! as a process of its own, so that settings, limits and global state belong to a module, and one that does not end can be ended
+//! alone.
 
 mod bench;
 mod by_use;
