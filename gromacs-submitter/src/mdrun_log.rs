@@ -130,23 +130,39 @@ pub fn error_message(text: &str) -> Option<String> {
         "Simulation instability detected:",
     ];
     let lines: Vec<&str> = text.split(['\n', '\r']).map(str::trim).collect();
-    let start =
-        lines.iter().rposition(|line| TITLES.contains(line)).or_else(|| title_of_last_program(&lines))?;
-    let message = lines[start + 1..]
-        .iter()
-        .take_while(|line| !line.is_empty() && !line.starts_with("For more information"))
-        .copied()
-        .collect::<Vec<_>>()
-        .join(" ");
-    (!message.is_empty()).then_some(message)
+    let mut titles: Vec<usize> = (0..lines.len()).filter(|at| TITLES.contains(&lines[*at])).collect();
+    if titles.is_empty() {
+        titles = titles_of_programs(&lines);
+    }
+    // Ranks say the same at the same time, and the first one that ends cuts off the others in the middle of a word.
+    let messages: Vec<Message> = titles.into_iter().rev().map(|title| message(&lines[title + 1..])).collect();
+    let last = messages.iter().find(|message| message.is_whole).or_else(|| messages.first())?;
+    Some(last.text.clone()).filter(|text| !text.is_empty())
+}
+
+/// What stands below a title.
+struct Message {
+    text: String,
+    /// True if it has words, and an end with more behind it.
+    is_whole: bool,
+}
+
+fn message(below: &[&str]) -> Message {
+    let is_end = |line: &&str| line.is_empty() || line.starts_with("For more information");
+    let end = below.iter().position(is_end).unwrap_or(below.len());
+    let text = below[..end].join(" ");
+    Message { is_whole: !text.is_empty() && end + 1 < below.len(), text }
 }
 
 /// Titles are many, and change with releases. All stand behind an empty line in the block that begins with the name of the
 /// program.
-fn title_of_last_program(lines: &[&str]) -> Option<usize> {
-    let program = lines.iter().rposition(|line| line.starts_with("Program:"))?;
-    let empty = program + lines[program..].iter().position(|line| line.is_empty())?;
-    lines.get(empty + 1).filter(|line| line.ends_with(':')).map(|_| empty + 1)
+fn titles_of_programs(lines: &[&str]) -> Vec<usize> {
+    let programs = (0..lines.len()).filter(|at| lines[*at].starts_with("Program:"));
+    let titles = programs.filter_map(|program| {
+        let title = program + lines[program..].iter().position(|line| line.is_empty())? + 1;
+        lines.get(title).filter(|line| line.ends_with(':')).map(|_| title)
+    });
+    titles.collect()
 }
 
 /// The last warning of a program that ended without a message of its own, as one line; none if there is none.
@@ -250,6 +266,32 @@ mod tests {
         assert_eq!(words(balanced).as_deref(), Some("It ends."));
         for silent in ["", "starting mdrun 'W'\n400 steps, 0.8 ps.\nstep 100\r", "no start\nIt ends.\n"] {
             assert_eq!(words(silent), None, "{silent}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_another_rank_cut_off_is_not_the_last_word() {
+        // Two ranks of GROMACS 2022.5; the first one that has printed it ends the process.
+        let block = |rank: usize, title: &str| {
+            format!(
+                "\n-------------------------------------------------------\n\
+                 Program:     gmx mdrun, version 2022.5-Debian_2022.5_2\n\
+                 Source file: src/gromacs/listed_forces/disre.cpp (line 168)\nMPI rank:    {rank} (out of 2)\n\n\
+                 {title}\nWith MPI parallelization distance-restraint pair output is not supported. Use\n\
+                 nstdisreout=0 or use OpenMP parallelization on a single node.\n\n\
+                 For more information and tips for troubleshooting, please check the GROMACS\n\
+                 website at http://www.gromacs.org/Documentation/Errors\n\
+                 -------------------------------------------------------\n"
+            )
+        };
+        for title in ["Fatal error:", "A title of a later release:"] {
+            let (first, second) = (block(1, title), block(0, title));
+            let whole = error_message(&first).expect("it is whole");
+            assert!(whole.starts_with("With MPI") && whole.ends_with("single node."), "{whole}");
+            for cut in 0..=second.len() {
+                let text = format!("{first}{}", &second[..cut]);
+                assert_eq!(error_message(&text).as_ref(), Some(&whole), "{text}");
+            }
         }
     }
 
