@@ -10,7 +10,7 @@ use scavenger_planner::values::{Expression, Name, NodeTerm, Operator};
 pub(super) const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// What kube-scheduler says of nodes for reasons that the planner judges by itself, as its messages begin.
-const JUDGED: [&str; 7] = [
+const JUDGED: [&str; 8] = [
     "Insufficient ",
     "Too many pods",
     "node(s) had untolerated taint",
@@ -18,6 +18,8 @@ const JUDGED: [&str; 7] = [
     "node(s) were unschedulable",
     "node(s) didn't satisfy plugin(s) [NodeAffinity]",
     "node(s) didn't match PersistentVolume's node affinity",
+    // The same, until Kubernetes 1.32.
+    "node(s) had volume node affinity conflict",
 ];
 
 /// The pod's required node affinity. What the API server accepted is understood; an operator of a newer version
@@ -161,6 +163,57 @@ mod tests {
             "running PreFilter plugin failed",
         ] {
             assert!(!judged(message), "{message}");
+        }
+    }
+
+    /// What kube-scheduler 1.31.0, 1.34.4 and 1.37.2 say of a pod that lacks capacity on one node, and may not go to the
+    /// others for the reasons that the planner judges.
+    #[test]
+    fn each_releases_wording_is_understood() {
+        for message in [
+            // 1.31: a taint with its key and value, and the old words for a volume's nodes (until 1.32).
+            "0/5 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too many pods, 1 node(s) didn't match \
+             Pod's node affinity/selector, 1 node(s) had untolerated taint {dedicated: gpu}, 1 node(s) had volume node \
+             affinity conflict, 1 node(s) were unschedulable. preemption: not eligible due to preemptionPolicy=Never.",
+            // 1.34: the taint unnamed, new words for the volume, and what node affinity ruled out beforehand.
+            "0/6 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match PersistentVolume's node affinity, 1 \
+             node(s) didn't match Pod's node affinity/selector, 1 node(s) didn't satisfy plugin(s) [NodeAffinity], 1 \
+             node(s) had untolerated taint(s), 1 node(s) were unschedulable. no new claims to deallocate, preemption: \
+             not eligible due to preemptionPolicy=Never.",
+            // 1.37.
+            "0/6 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match PersistentVolume's node affinity, 1 \
+             node(s) didn't match Pod's node affinity/selector, 1 node(s) didn't satisfy plugin(s) [NodeAffinity], 1 \
+             node(s) had untolerated taint(s), 1 node(s) were unschedulable. preemption: not eligible due to \
+             preemptionPolicy=Never.",
+        ] {
+            assert_eq!(unjudged_reason(message), None, "{message}");
+        }
+        for (message, unjudged) in [
+            // 1.31.
+            (
+                "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had no available volume zone. preemption: not \
+                 eligible due to preemptionPolicy=Never.",
+                "node(s) had no available volume zone",
+            ),
+            (
+                "0/1 nodes are available: 1 node has pod using PersistentVolumeClaim with the same name and \
+                 ReadWriteOncePod access mode. preemption: not eligible due to preemptionPolicy=Never.",
+                "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode",
+            ),
+            // 1.34 and 1.37: devices by DRA.
+            (
+                "0/2 nodes are available: 1 Insufficient cpu, 1 cannot allocate all claims. preemption: not eligible due \
+                 to preemptionPolicy=Never.",
+                "cannot allocate all claims",
+            ),
+            // 1.37: a node whose kubelet lacks a feature that the pod asks for.
+            (
+                "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's required features. \
+                 preemption: not eligible due to preemptionPolicy=Never.",
+                "node(s) didn't match Pod's required features",
+            ),
+        ] {
+            assert_eq!(unjudged_reason(message).as_deref(), Some(unjudged), "{message}");
         }
     }
 

@@ -129,6 +129,15 @@ mod tests {
             "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had volume node affinity conflict.",
             "0/1 nodes are available: 1 Insufficient example.com/slot.",
             "0/1 nodes are available: 1 Too many pods.",
+            // As kube-scheduler 1.31, 1.34 and 1.37 say it of a pod that it preempts for, and why not.
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {dedicated: gpu}. preemption: \
+             0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for \
+             scheduling.",
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). no new claims to \
+             deallocate, preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 \
+             Preemption is not helpful for scheduling.",
+            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). preemption: found a \
+             potential placement for pod on node node-1, preempting 2 victims",
         ] {
             assert!(holds(Some(message), None), "{message}");
         }
