@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(super::remedy("CreateContainerConfigError", "secret \"s\" not found"), None);
     }
 
-    /// As the kubelet, its volume plugins and the attach-detach controller of Kubernetes 1.36 say it.
+    /// As the kubelet, its volume plugins and the attach-detach controller say it, in Kubernetes 1.31 as in 1.37.
     #[test]
     fn only_what_the_spec_itself_names_is_its_fault() {
         for own in [

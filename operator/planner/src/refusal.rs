@@ -88,7 +88,7 @@ pub fn is_refusal(sentence: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// As kube-apiserver 1.36 says it.
+    /// As kube-apiserver says it, 1.31 as 1.37.
     #[test]
     fn the_servers_sentences_are_understood() {
         for (sentence, refusal) in [
@@ -179,7 +179,7 @@ mod tests {
         assert!(!is_refusal("no answer within 20 s"));
     }
 
-    /// As the LimitRanger of kube-apiserver 1.36 says it.
+    /// As the LimitRanger of kube-apiserver says it, 1.31 as 1.37.
     #[test]
     fn a_limit_range_that_refuses_small_requests_is_recognised() {
         for (sentence, is_so) in [

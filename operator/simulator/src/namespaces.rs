@@ -70,7 +70,7 @@ impl Cluster {
         let wanted = &self.pod_templates.get(&job.uid)?.per_pod;
         let requested = if self.by_use.contains(&job.uid) { 0 } else { wanted.cpu_milli };
         if let Some(least) = self.least_cpu.get(namespace).filter(|least| requested < **least) {
-            // As the LimitRanger of kube-apiserver 1.36 says it.
+            // As the LimitRanger of kube-apiserver says it, 1.31 as 1.37.
             return Some(format!(
                 "{what} is forbidden: minimum cpu usage per Container is {least}m, but request is {requested}m"
             ));
@@ -102,7 +102,7 @@ impl Cluster {
     }
 }
 
-/// As kube-apiserver 1.36 says what a ValidatingAdmissionPolicy refuses.
+/// As kube-apiserver, 1.31 as 1.37, says what a ValidatingAdmissionPolicy refuses.
 fn denied(what: &str) -> String {
     format!(
         "{what} is forbidden: ValidatingAdmissionPolicy 'team' with binding 'team' denied request: label team is missing"
@@ -114,7 +114,7 @@ fn is_of_objects(resource: &str) -> bool {
     resource == JOBS || resource == PODS || SERVICES.contains(&resource)
 }
 
-/// As kube-apiserver 1.36 says it, with plain numbers.
+/// As kube-apiserver, 1.31 as 1.37, says it, with plain numbers.
 fn exceeded(what: &str, resource: &str, (requested, used, hard): (i64, i64, i64)) -> String {
     format!(
         "{what} is forbidden: exceeded quota: small, requested: {resource}={requested}, used: {resource}={used}, \
