@@ -68,9 +68,9 @@ pub(crate) struct Arguments {
     arguments: Vec<String>,
 }
 
-/// What named tests get: figures that a test prints are part of the result, what is named runs though it is in `--all`, and
-/// measurements have a command of their own.
-const NAMED: [&str; 4] = ["--show-output", "--include-ignored", "--skip", "bench::"];
+/// What named tests get: figures that a test prints are part of the result, and what is named runs though it is in `--all`.
+/// A test program takes each only once.
+const NAMED: [&str; 2] = ["--show-output", "--include-ignored"];
 
 /// So many of the parts that took longest are named at the end.
 const SHOWN: usize = 5;
@@ -245,7 +245,10 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
             {
                 tests.env("SCAVENGER_E2E_LAST", "1");
             }
-            shell::run(tests.args(NAMED))
+            let is_given = |flag: &&&str| arguments.arguments.iter().any(|argument| argument == **flag);
+            tests.args(NAMED.iter().filter(|flag| !is_given(flag)));
+            // Measurements have a command of their own.
+            shell::run(tests.args(["--skip", "bench::"]))
         })
     };
     let profile = profile.into_inner().expect("nobody should have panicked").map(Profile::stop);
