@@ -89,7 +89,7 @@ fn read(line: &str) -> Line<'_> {
         "Executable",
         "Blocking",
     ];
-    // The bar is drawn anew from the first column.
+    // Cargo draws the bar again from the first column.
     let line = line.rsplit("\u{1b}[K").next().unwrap_or(line);
     let mut words = line.split_whitespace();
     match words.next() {
