@@ -250,8 +250,13 @@ fn the_operators_account_writes_one_secret_and_config_maps_of_one_name() {
         let own = World { client: operator.client.clone(), namespace: NAMESPACE.to_owned() };
         // What is known of the use of nodes stands in the operator's namespace alone.
         let known = |key: &str| map(names::NODE_USE, json!({ key: "" }));
-        try_out::<ConfigMap>(&own, &known("nodes")).await?;
-        try_out::<ConfigMap>(&own, &known("byRequests")).await?;
+        for key in ["nodes", "byRequests"] {
+            match try_out::<ConfigMap>(&own, &known(key)).await {
+                // Policies come first: it was let in, and an operator that counted by use has left one there.
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+                answer => drop(answer?),
+            }
+        }
         for (word, account, wrong) in [
             ("metadata.name", &operator, known("nodes")),
             ("nodes, harmed and byRequests", &own, known("ca.crt")),
