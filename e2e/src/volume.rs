@@ -16,17 +16,22 @@ const NAME: &str = "small";
 /// Size of the file system, MiB.
 const SIZE: u32 = 16;
 
-/// Mounts it where the kubelet sees it, copies $1 from the volume of claim `simulations` to it, and fills it up to $2
-/// bytes.
+/// Mounts it where the kubelet sees it, and copies $1 from the volume of claim `simulations` to it.
 const HOLD: &str = r#"
-mount -t tmpfs -o "size=$3m,mode=1777" small /small
+mount -t tmpfs -o "size=$2m,mode=1777" small /small
 trap 'umount -l /small; exit 0' TERM
 cp "/data/$1" /small/
-free=$(df --output=avail -B1 /small | tail -n 1)
-head -c "$((free - $2))" /dev/zero > /small/filler
 echo ready
 sleep infinity &
 wait
+"#;
+
+/// Fills it to the last byte as soon as a first checkpoint is in $1: that one is whole, and the next one some time away. A
+/// checkpoint that finds the volume full is cut off, and mdrun notices only sometimes; so is the one before it, over which
+/// mdrun has copied.
+const FILL: &str = r#"
+until [ -e "$1/state.cpt" ]; do sleep 0.1; done
+cat /dev/zero > /small/filler 2> /dev/null || true
 "#;
 
 /// A small volume with a claim of that name.
@@ -40,11 +45,11 @@ impl SmallVolume {
     /// Name of its claim.
     pub const CLAIM: &'static str = NAME;
 
-    /// Makes one with a copy of `file` of the claim `simulations` in its root, and `room` bytes to spare.
+    /// Makes one with a copy of `file` of the claim `simulations` in its root.
     ///
     /// # Errors
     /// What the API server says, or if the node's runtime cannot mount it.
-    pub async fn new(world: &'static World, file: &str, room: u64) -> Result<Self> {
+    pub async fn new(world: &'static World, file: &str) -> Result<Self> {
         let volume = format!("{NAME}-{}", world.namespace);
         let folder = format!("/run/{volume}");
         // Only a pod that may mount, and passes its mounts on, can make a file system on any cluster's node.
@@ -55,7 +60,7 @@ impl SmallVolume {
                 "terminationGracePeriodSeconds": 5,
                 "containers": [{
                     "name": NAME, "image": "scavenger.dev/gromacs:2022.5", "imagePullPolicy": "IfNotPresent",
-                    "command": ["bash", "-euc", HOLD, NAME, file, room.to_string(), SIZE.to_string()],
+                    "command": ["bash", "-euc", HOLD, NAME, file, SIZE.to_string()],
                     "securityContext": { "privileged": true, "runAsUser": 0 },
                     "resources": { "requests": { "cpu": "10m" } },
                     "volumeMounts": [
@@ -71,7 +76,7 @@ impl SmallVolume {
         });
         world.create::<Pod>(pod).await?;
         let pods = world.api::<Pod>();
-        let node = until("the small file system is mounted and full", || async {
+        let node = until("the small file system is mounted", || async {
             let pod = pods.get(NAME).await?;
             let phase = pod.status.and_then(|status| status.phase).unwrap_or_default();
             if phase == "Failed" {
@@ -109,12 +114,24 @@ impl SmallVolume {
         Ok(made)
     }
 
-    /// Gives back the room that was filled at the beginning.
+    /// Fills it once a first checkpoint is in `folder`, a path from its root.
+    ///
+    /// # Errors
+    /// If that cannot be done.
+    pub async fn fill_behind_a_checkpoint(&self, folder: &str) -> Result<()> {
+        self.exec(&["bash", "-euc", FILL, NAME, &format!("/small/{folder}")]).await
+    }
+
+    /// Gives back the room that was filled.
     ///
     /// # Errors
     /// If the file cannot be removed.
     pub async fn make_room(&self) -> Result<()> {
-        exec(&self.world.api::<Pod>(), NAME, NAME, &["rm", "/small/filler"]).await.map(|_| ())
+        self.exec(&["rm", "/small/filler"]).await
+    }
+
+    async fn exec(&self, command: &[&str]) -> Result<()> {
+        exec(&self.world.api::<Pod>(), NAME, NAME, command).await.map(|_| ())
     }
 
     /// Removes what does not go with the namespace.

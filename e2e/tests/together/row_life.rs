@@ -44,7 +44,7 @@ sed -e 's/@NSTEPS@/10/' -e 's/^fourierspacing .*/fourierspacing = 0.0125/' /wate
 gmx -quiet grompp -f md.mdp -c conf.gro -p topol.top -o /data/grid/grid.tpr -maxwarn 9
 "#;
 
-/// A run input that writes much: a frame of coordinates, 6 kB, every 20 steps.
+/// A run input that writes much, a frame of coordinates of 6 kB every 20 steps, and takes some checkpoints long.
 const TALKATIVE: &str = r#"
 mkdir -p /data/talkative
 cd "$(mktemp -d)"
@@ -52,7 +52,7 @@ gmx -quiet editconf -f /data/water/water.tpr -o conf.gro
 molecules=$(($(sed -n 2p conf.gro) / 3))
 printf '%s\n' '#include "oplsaa.ff/forcefield.itp"' '#include "oplsaa.ff/spce.itp"' '[ system ]' Water '[ molecules ]' \
     "SOL $molecules" > topol.top
-sed -e 's/@NSTEPS@/3000/' -e 's/^nstxout-compressed .*/nstxout-compressed = 20/' /water/md.mdp > md.mdp
+sed -e 's/@NSTEPS@/6000/' -e 's/^nstxout-compressed .*/nstxout-compressed = 20/' /water/md.mdp > md.mdp
 gmx -quiet grompp -f md.mdp -c conf.gro -p topol.top -o /data/talkative/talkative.tpr -maxwarn 9
 "#;
 
@@ -104,8 +104,7 @@ fn bad_rows_say_what_to_do_and_the_queue_goes_on() {
 fn a_full_disk_fails_the_row_and_a_retry_goes_on_where_it_stopped() {
     run("full-disk", |world| async move {
         let database = prepare_with(world, 3000, TALKATIVE).await?;
-        // 150 frames and a checkpoint, of which the file and its successor are there at the same time, are 1 MB.
-        let volume = SmallVolume::new(world, "talkative/talkative.tpr", 600_000).await?;
+        let volume = SmallVolume::new(world, "talkative/talkative.tpr").await?;
         let told = fills_up(world, &database, &volume).await;
         volume.remove().await?;
         told
@@ -123,7 +122,7 @@ async fn fills_up(world: &World, database: &Database, volume: &SmallVolume) -> R
         ))
         .await?;
     let id: i64 = id.parse().context("psql returned no id")?;
-    // mdrun says it when it writes frames as when it writes its checkpoint.
+    volume.fill_behind_a_checkpoint(&format!("gromacs-{id}")).await?;
     fails_with(database, id, &["mdrun failed: ", "out of disk space"]).await?;
     let ran = attempts(database, id).await?;
     let failed = ran.last().context("nothing ran")?;
@@ -142,7 +141,7 @@ async fn fills_up(world: &World, database: &Database, volume: &SmallVolume) -> R
         Ok((database.sql(&taken).await? == "t").then_some(()))
     })
     .await?;
-    is_complete(&state(database, id, "completed").await?)?;
+    is_complete_with(&state(database, id, "completed").await?, 6000)?;
     let again = attempts(database, id).await?;
     let last = again.last().context("nothing ran")?;
     ensure!(
