@@ -2,7 +2,8 @@
 //! interrupts it.
 
 use std::{
-    fmt::Write as _,
+    error::Error,
+    fmt::{self, Display, Formatter, Write as _},
     fs::File,
     io::{Read, Seek, Write},
     os::unix::process::CommandExt,
@@ -42,12 +43,12 @@ impl Call {
     /// Runs it, and says for how many seconds it ran.
     ///
     /// # Errors
-    /// If it did not pass: how it ended and, below that, why each test failed.
+    /// [`Failed`] if it did not pass.
     pub(super) fn run(self) -> Result<f64> {
         eprintln!("test: {} ...", self.name);
         let (ended, result) = self.carry_out()?;
         let (seconds, text) = ended.print(if result.is_ok() { "ok" } else { "failed" })?;
-        result.map(|()| seconds).map_err(|error| anyhow!("{error}{}", excerpt(&text)))
+        result.map(|()| seconds).map_err(|error| Failed::of(&error, &text).into())
     }
 
     /// Runs it to its end or its limit, and says which of the two it was.
@@ -101,22 +102,46 @@ impl Running {
 /// So many last lines of what a failed test printed are shown once more at the end, where a reader looks first.
 const LINES: usize = 12;
 
-/// What cargo prints of each test that failed, without all but its last lines; empty if it has not come that far.
-fn excerpt(text: &str) -> String {
-    let mut shown = String::new();
-    // One after the other for each program of tests: `failures:`, a section for each test, and `failures:` with their names.
-    let lists = text.split("\nfailures:\n\n").skip(1);
-    for list in lists.filter_map(|list| list.split("\nfailures:\n").next()) {
-        for section in list.split("---- ").skip(1) {
-            let Some((name, said)) = section.split_once(" stdout ----\n") else { continue };
+/// A program of tests did not pass.
+#[derive(Debug)]
+pub(super) struct Failed {
+    /// How it ended and, below that, the last lines of each test that failed.
+    why: String,
+    /// The tests that failed; none if it has not come so far that it said so.
+    pub(super) tests: Vec<String>,
+}
+
+impl Failed {
+    fn of(error: &anyhow::Error, text: &str) -> Self {
+        let (mut why, mut tests) = (error.to_string(), Vec::new());
+        for (name, said) in failures(text) {
             let lines: Vec<&str> = said.trim_end().lines().filter(|line| !line.is_empty()).collect();
-            let _ = write!(shown, "\n  {name}:");
+            let _ = write!(why, "\n  {name}:");
             for line in &lines[lines.len().saturating_sub(LINES)..] {
-                let _ = write!(shown, "\n    {line}");
+                let _ = write!(why, "\n    {line}");
             }
+            tests.push(name.to_owned());
         }
+        Self { why, tests }
     }
-    shown
+}
+
+impl Display for Failed {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.why)
+    }
+}
+
+impl Error for Failed {}
+
+/// Each test that failed, with what it has said. They stand behind each other for each program of tests: `failures:`, a section
+/// for each test, and `failures:` with their names.
+fn failures(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    let lists = text.split("\nfailures:\n\n").skip(1);
+    lists
+        .filter_map(|list| list.split("\nfailures:\n").next())
+        .flat_map(|list| list.split("---- ").skip(1))
+        .filter_map(|section| section.split_once(" stdout ----\n"))
 }
 
 /// Ends all calls, and says what they have said so far.
@@ -209,18 +234,23 @@ failures:
 
 test result: FAILED. 1 passed; 2 failed
 ";
-        let expected = "
+        let failed = Failed::of(&anyhow!("ended with exit status: 101"), said);
+        assert_eq!(failed.tests, ["two", "three"]);
+        let expected = "\
+ended with exit status: 101
   two:
     1 interruption
     thread 'two' panicked at e2e/src/lib.rs:5:9:
     gromacs-1 has not ended
   three:
     Error: no leader";
-        assert_eq!(excerpt(said), expected);
+        assert_eq!(failed.to_string(), expected);
         let long: String = (0..100).map(|number| format!("line {number}\n")).collect();
-        let long = excerpt(&format!("\nfailures:\n\n---- long stdout ----\n{long}\n\nfailures:\n    long\n"));
+        let long = format!("\nfailures:\n\n---- long stdout ----\n{long}\n\nfailures:\n    long\n");
+        let long = Failed::of(&anyhow!("not done"), &long).why;
         assert_eq!(long.lines().count(), 2 + LINES);
         assert!(long.ends_with("    line 99"), "{long}");
-        assert_eq!(excerpt("error: could not compile"), "");
+        let none = Failed::of(&anyhow!("not done"), "error: could not compile");
+        assert_eq!((none.why.as_str(), none.tests.len()), ("not done", 0));
     }
 }

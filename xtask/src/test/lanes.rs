@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 
 use super::{
     How,
-    call::Call,
+    call::{Call, Failed},
     cargo_test, flaky,
     programs::{Program, Programs},
     stamps::Stamps,
@@ -168,12 +168,14 @@ impl Report {
             Ok(seconds) => self.passed.push((part.name, seconds)),
             Err(error) => {
                 eprintln!("test: {}: FAILED: {error:#}", part.name);
+                let tests = error.downcast_ref::<Failed>().map(|failed| failed.tests.clone());
+                let part = part.narrowed(tests.unwrap_or_default());
                 self.failed.push(Failure { why: format!("{error:#}"), part });
             }
         }
     }
 
-    /// Runs the parts that failed once more, one after the other; returns those that pass this time. What failed because
+    /// Runs what failed of the parts once more, one after the other; returns those that pass this time. What failed because
     /// other tests load the machine is no fault of the product, but has to be seen.
     fn once_more(&mut self, run: impl Fn(&Part) -> Result<f64>) -> Vec<Failure> {
         let (remaining, again): (Vec<_>, Vec<_>) =
@@ -199,6 +201,16 @@ impl Part {
 
     fn is_cluster(&self) -> bool {
         matches!(self.work, Work::Cluster)
+    }
+
+    /// Only these of its tests; the whole part if there are none.
+    fn narrowed(self, tests: Vec<String>) -> Self {
+        match self.work {
+            Work::Tests(program, _) if !tests.is_empty() => {
+                Self { work: Work::Tests(program, tests), ..self }
+            }
+            work => Self { work, ..self },
+        }
     }
 
     /// The process that runs it.

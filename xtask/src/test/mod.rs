@@ -56,7 +56,7 @@ pub(crate) struct Arguments {
     /// Name missing Debian packages instead of installing them
     #[arg(long)]
     no_install: bool,
-    /// Run a part that failed beside the others once more when they are done, and let it count if it passes alone; both
+    /// Run tests that failed beside the others once more when they are done, and let them count if they pass alone; both
     /// are shown
     #[arg(long, conflicts_with = "arguments")]
     retry: bool,
