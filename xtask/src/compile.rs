@@ -2,21 +2,46 @@
 
 use std::{
     io::{BufReader, Read},
+    path::PathBuf,
     process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, bail};
+use serde::Deserialize;
 
 use crate::progress::Task;
 
-/// Runs a cargo command to its end, and returns what it printed as its result. What is wrong with the code is shown as
-/// cargo words it.
+/// A program that cargo has built, as its messages have it.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Program {
+    pub(crate) executable: PathBuf,
+    /// Cargo.toml of its package.
+    pub(crate) manifest_path: PathBuf,
+    pub(crate) target: Target,
+    pub(crate) profile: Profile,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) name: String,
+    pub(crate) kind: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct Profile {
+    /// It is a program of tests.
+    pub(crate) test: bool,
+}
+
+/// Runs a cargo command to its end, and returns the programs that it built or found built. What is wrong with the code is
+/// shown as cargo words it.
 ///
 /// # Errors
 /// If it fails.
-pub(crate) fn run(what: &str, command: &mut Command) -> Result<Vec<u8>> {
+pub(crate) fn run(what: &str, command: &mut Command) -> Result<Vec<Program>> {
     let task = Task::start(what);
     command
+        .arg("--message-format=json-render-diagnostics")
         // Cargo alone knows how many parts there are, and says so on its own bar only.
         .env("CARGO_TERM_PROGRESS_WHEN", "always")
         .env("CARGO_TERM_PROGRESS_WIDTH", "200")
@@ -39,7 +64,12 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<Vec<u8>> {
         bail!("{what} failed: cargo ended with {status}; its own messages are above");
     }
     task.done(what);
-    Ok(printed)
+    Ok(programs(&printed))
+}
+
+/// Most messages are of other things.
+pub(crate) fn programs(messages: &[u8]) -> Vec<Program> {
+    messages.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 
 /// What a line of cargo's is about.
@@ -107,6 +137,21 @@ fn read(line: &str) -> Line<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_are_what_cargo_says_is_executable() {
+        let messages = br#"{"reason":"compiler-artifact","manifest_path":"/p/Cargo.toml","target":{"kind":["lib"],"name":"nix"},"profile":{"test":false},"executable":null}
+{"reason":"compiler-artifact","manifest_path":"/p/Cargo.toml","target":{"kind":["bin"],"name":"counter"},"profile":{"test":false},"executable":"/t/counter"}
+{"reason":"build-finished","success":true}
+"#;
+        let counter = Program {
+            executable: "/t/counter".into(),
+            manifest_path: "/p/Cargo.toml".into(),
+            target: Target { name: "counter".into(), kind: vec!["bin".into()] },
+            profile: Profile { test: false },
+        };
+        assert_eq!(programs(messages), [counter]);
+    }
 
     #[test]
     fn lines_of_cargo_are_told_apart() {

@@ -7,7 +7,6 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum as _;
-use serde::Deserialize;
 
 use super::Architecture;
 use super::catalogue::{Image, Linking, Program};
@@ -72,19 +71,6 @@ fn has_target(target: &str) -> Result<bool> {
         .context("cannot run rustc")?;
     let folder = String::from_utf8_lossy(&output.stdout);
     Ok(output.status.success() && fs::read_dir(folder.trim()).is_ok_and(|mut files| files.next().is_some()))
-}
-
-/// One line of cargo's JSON output, as far as we care.
-#[derive(Debug, Deserialize)]
-struct Message {
-    reason: String,
-    executable: Option<PathBuf>,
-    target: Option<Target>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Target {
-    name: String,
 }
 
 /// How programs are built.
@@ -170,7 +156,7 @@ fn use_cross_compiler(command: &mut Command, target: &str, architecture: Archite
     command.env(format!("CARGO_TARGET_{}_LINKER", name.to_uppercase()), compiler);
 }
 
-const BUILD: &[&str] = &["build", "--locked", "--bins", "--message-format=json-render-diagnostics"];
+const BUILD: &[&str] = &["build", "--locked", "--bins"];
 
 /// Those of every image, whichever are wanted: the packages that are built together decide the features of what they depend
 /// on, and an image shall be the same whether it is built alone or with others.
@@ -195,39 +181,15 @@ fn built(
     if let Some(target) = &checkout.target {
         command.arg("--target-dir").arg(target);
     }
-    let names: Vec<&str> = programs.iter().map(|program| program.binary).collect();
-    let printed = compile::run(&format!("compiling {}", names.join(", ")), &mut command)?;
-    Ok(executables(&printed, programs))
-}
-
-fn executables(stdout: &[u8], programs: &[Program]) -> HashMap<&'static str, PathBuf> {
-    let messages = stdout.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
-    let mut found = HashMap::new();
-    for message in messages {
-        let Message { reason, executable: Some(path), target: Some(target) } = message else { continue };
-        let program = programs.iter().find(|program| program.binary == target.name);
-        if let ("compiler-artifact", Some(program)) = (reason.as_str(), program) {
-            found.insert(program.binary, path);
-        }
-    }
-    found
+    let names: Vec<&'static str> = programs.iter().map(|program| program.binary).collect();
+    let built = compile::run(&format!("compiling {}", names.join(", ")), &mut command)?;
+    let wanted = |name: &str| names.iter().copied().find(|wanted| *wanted == name);
+    Ok(built.into_iter().filter_map(|built| Some((wanted(&built.target.name)?, built.executable))).collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_path_of_a_program_is_what_cargo_says() {
-        let program =
-            Program { package: "scavenger-counter", binary: "scavenger-counter", linking: Linking::Dynamic };
-        let stdout = br#"{"reason":"compiler-artifact","target":{"name":"nix"},"executable":null}
-{"reason":"compiler-artifact","target":{"name":"scavenger-counter"},"executable":"/target/release/scavenger-counter"}
-{"reason":"build-finished","success":true}
-"#;
-        let found = executables(stdout, &[program]);
-        assert_eq!(found["scavenger-counter"], PathBuf::from("/target/release/scavenger-counter"));
-    }
 
     #[test]
     fn what_is_built_together_does_not_depend_on_what_is_wanted() {

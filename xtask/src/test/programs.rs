@@ -7,7 +7,6 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use serde::Deserialize;
 
 use crate::{compile, shell};
 
@@ -35,26 +34,6 @@ pub(super) struct Programs {
     pub(super) on_a_cluster: Program,
 }
 
-/// A message of cargo, as far as it is of interest.
-#[derive(Debug, Deserialize)]
-struct Message {
-    executable: Option<PathBuf>,
-    manifest_path: Option<PathBuf>,
-    target: Option<Target>,
-    profile: Option<Profile>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Target {
-    name: String,
-    kind: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Profile {
-    test: bool,
-}
-
 impl Programs {
     /// Compiles what is not yet compiled.
     ///
@@ -62,11 +41,9 @@ impl Programs {
     /// If something does not compile; cargo has said what.
     pub(super) fn build() -> Result<Self> {
         // All of the workspace: for one package its dependencies would have other features, and be compiled again.
-        let arguments =
-            ["test", "--locked", "--no-run", "--workspace", "--message-format=json-render-diagnostics"];
-        let printed = compile::run("compiling the tests", &mut shell::cargo(&arguments))?;
-        let mut without: Vec<Program> =
-            String::from_utf8_lossy(&printed).lines().filter_map(program).collect();
+        let arguments = ["test", "--locked", "--no-run", "--workspace"];
+        let built = compile::run("compiling the tests", &mut shell::cargo(&arguments))?;
+        let mut without: Vec<Program> = built.into_iter().filter_map(program).collect();
         without.sort();
         let is_on_a_cluster = |program: &Program| program.name.ends_with(&format!(" {ON_A_CLUSTER}"));
         let place = without.iter().position(is_on_a_cluster);
@@ -75,17 +52,17 @@ impl Programs {
     }
 }
 
-/// The program that a message of cargo announces, if it does.
-fn program(line: &str) -> Option<Program> {
-    let message: Message = serde_json::from_str(line).ok()?;
-    message.profile.filter(|profile| profile.test)?;
-    let (target, path) = (message.target?, message.executable?);
-    let folder = message.manifest_path?.parent()?.to_owned();
+/// What cargo has built, if it is a program of tests.
+fn program(built: compile::Program) -> Option<Program> {
+    if !built.profile.test {
+        return None;
+    }
+    let folder = built.manifest_path.parent()?.to_owned();
     let package =
         folder.strip_prefix(Path::new(shell::ROOT).canonicalize().ok()?).ok()?.display().to_string();
-    let kind =
-        if target.kind.iter().any(|kind| kind == "test") { String::new() } else { " itself".to_owned() };
-    Some(Program { name: format!("{package}{kind} {}", target.name), path, folder })
+    let is_test = built.target.kind.iter().any(|kind| kind == "test");
+    let kind = if is_test { "" } else { " itself" };
+    Some(Program { name: format!("{package}{kind} {}", built.target.name), path: built.executable, folder })
 }
 
 impl Program {
@@ -144,19 +121,18 @@ mod tests {
     #[test]
     fn programs_of_tests_are_read_from_what_cargo_says() {
         let root = Path::new(shell::ROOT).canonicalize().unwrap();
-        let message = |kind: &str, test: bool| {
-            format!(
-                r#"{{"reason":"compiler-artifact","manifest_path":"{}/operator/Cargo.toml",
-                "target":{{"kind":["{kind}"],"name":"http"}},"profile":{{"test":{test}}},"executable":"/t/http-1"}}"#,
-                root.display()
-            )
-            .replace('\n', "")
+        let built = |kind: &str, test: bool| {
+            program(compile::Program {
+                executable: "/t/http-1".into(),
+                manifest_path: root.join("operator/Cargo.toml"),
+                target: compile::Target { name: "http".into(), kind: vec![kind.into()] },
+                profile: compile::Profile { test },
+            })
         };
-        let found = program(&message("test", true)).unwrap();
+        let found = built("test", true).unwrap();
         assert_eq!((found.name.as_str(), found.folder), ("operator http", root.join("operator")));
-        assert_eq!(program(&message("bin", true)).unwrap().name, "operator itself http");
-        assert_eq!(program(&message("bin", false)), None);
-        assert_eq!(program(r#"{"reason":"build-finished","success":true}"#), None);
+        assert_eq!(built("bin", true).unwrap().name, "operator itself http");
+        assert_eq!(built("bin", false), None);
     }
 
     #[test]
