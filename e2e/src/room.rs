@@ -72,6 +72,29 @@ pub async fn patch_pool(world: &World, spec: &Value) -> Result<()> {
     Ok(())
 }
 
+/// Like [`patch_pool`], and waits until the operator plans by it: what it hears of the pool and of ScavengerJobs has no common
+/// order.
+///
+/// # Errors
+/// What the API server says, or if no operator takes it in.
+pub async fn bring_pool(world: &World, spec: &Value) -> Result<()> {
+    patch_pool(world, spec).await?;
+    pool_is_known(world).await
+}
+
+/// Waits until the operator plans by the pool as it is now.
+///
+/// # Errors
+/// What the API server says, or if no operator takes it in.
+pub async fn pool_is_known(world: &World) -> Result<()> {
+    let wanted = pools(world).get(names::DEFAULT_POOL).await?.metadata.generation;
+    until("the operator knows the pool", || async {
+        let status = pools(world).get(names::DEFAULT_POOL).await?.status.unwrap_or_default();
+        Ok((status.observed_generation >= wanted).then_some(()))
+    })
+    .await
+}
+
 /// Keeps 3 of 10 slots free once more than 8 are used.
 ///
 /// # Errors
@@ -87,7 +110,7 @@ where
             "interruptThresholdOverrides": { slot: interrupt },
         })
     };
-    patch_pool(world, &overrides(json!(0.5), json!(0.7), json!(0.8))).await?;
+    bring_pool(world, &overrides(json!(0.5), json!(0.7), json!(0.8))).await?;
     let result = test().await;
     patch_pool(world, &overrides(Value::Null, Value::Null, Value::Null)).await?;
     result

@@ -15,33 +15,16 @@ use kube::{
 use scavenger_e2e::{
     World,
     checkpointing::{asked, first_measured},
-    room::{has_reason, has_run_for, patch_pool, pools, start, status},
+    room::{bring_pool, has_reason, has_run_for, patch_pool, start, status},
     run,
     world::{counter_beside, until},
 };
-use scavenger_schema::{
-    names,
-    scavenger_job::{Phase, ScavengerJob},
-};
+use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
 use scavenger_vocabulary::{Reason, WaitingReason};
 use serde_json::json;
 
 /// Held by the test that changes the pool.
 static POOL: Mutex<()> = Mutex::new(());
-
-/// Waits until the operator knows that the pool is paused: what it hears of pool and ScavengerJobs has no common order.
-async fn pool_is_paused(world: &World) -> Result<()> {
-    let pools = pools(world);
-    until("the pool says that it is paused", || async {
-        let status = pools.get(names::DEFAULT_POOL).await?.status.unwrap_or_default();
-        Ok(status
-            .conditions
-            .iter()
-            .any(|condition| condition.reason == WaitingReason::Paused.name())
-            .then_some(()))
-    })
-    .await
-}
 
 async fn paused(world: &World, name: &str) -> Result<()> {
     world
@@ -86,8 +69,7 @@ async fn story(world: &World) -> Result<()> {
     world.phase("single", Phase::Running).await?;
 
     // Paused: nothing starts, what runs goes on.
-    patch_pool(world, &json!({ "paused": true })).await?;
-    pool_is_paused(world).await?;
+    bring_pool(world, &json!({ "paused": true })).await?;
     world.create::<ScavengerJob>(job("late", 1)).await?;
     paused(world, "late").await?;
     world.phase("single", Phase::Running).await?;

@@ -23,7 +23,7 @@ use scavenger_e2e::{
     alone::pool_of_played_nodes,
     faults::Witness,
     kubectl::kubectl,
-    room::{has_reason, patch_pool, pools, status},
+    room::{bring_pool, has_reason, patch_pool, pool_is_known, pools, status},
     world::{LIMIT, played, run_within, until, until_within},
 };
 use scavenger_schema::{
@@ -44,6 +44,7 @@ where
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     run_within(std::time::Duration::from_secs(900), name, move |world| async move {
         pool_of_played_nodes(world).await?;
+        pool_is_known(world).await?;
         let result = test(world).await;
         patch_pool(world, &json!({ "nodeSelector": null, "toleratedTaints": null })).await?;
         result
@@ -249,7 +250,7 @@ async fn stay_on_selected_nodes(world: &World) -> Result<()> {
     for node in ["fake-0001", "fake-0002"] {
         select(world, node, true).await?;
     }
-    patch_pool(world, &json!({ "nodeSelector": { SELECTED: world.namespace } })).await?;
+    bring_pool(world, &json!({ "nodeSelector": { SELECTED: world.namespace } })).await?;
     // Node fake-0003 is outside and empty, so kube-scheduler would prefer it for every third.
     for number in 0..28 {
         world.create::<ScavengerJob>(played(&format!("job-{number}"), "2")).await?;
@@ -407,7 +408,7 @@ fn groups_of_nodes_behind_taints_keep_their_own_thresholds() {
         });
         let before = pools(world).get(names::DEFAULT_POOL).await?.spec;
         group_nodes(world, true).await?;
-        patch_pool(world, &own).await?;
+        bring_pool(world, &own).await?;
         let result = keep_to_each_groups_threshold(world).await;
         patch_pool(
             world,

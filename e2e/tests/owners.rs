@@ -8,7 +8,7 @@ use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::ResourceExt;
 use scavenger_e2e::{
     World,
-    room::{class, delete_pod, holding, owner_with, patch_pool, remove_classes, start, status},
+    room::{bring_pool, class, delete_pod, holding, owner_with, patch_pool, remove_classes, start, status},
     run,
     world::until,
 };
@@ -136,7 +136,7 @@ fn in_mode_operator_the_operator_does_too() {
     run("owners-operator", |world| async move {
         let all = json!({ "matchExpressions": [{ "key": names::LABEL_JOB, "operator": "Exists" }] });
         budget(world, all).await?;
-        patch_pool(world, &json!({ "preemptionMode": "Operator" })).await?;
+        bring_pool(world, &json!({ "preemptionMode": "Operator" })).await?;
         let result = with_classes(world, "Never").await;
         patch_pool(world, &json!({ "preemptionMode": "Scheduler" })).await?;
         result

@@ -10,8 +10,8 @@ use kube::api::{Patch, PatchParams};
 use scavenger_e2e::{
     World,
     room::{
-        delete_all, delete_pod, has_reason, holding, in_mode_operator, interrupted, now, owner_of_class,
-        patch_pool, pools, start, status, with_headroom,
+        bring_pool, delete_all, delete_pod, has_reason, holding, in_mode_operator, interrupted, now,
+        owner_of_class, patch_pool, pools, start, status, with_headroom,
     },
     run,
     world::until,
@@ -77,7 +77,7 @@ async fn starts_in_its_window(world: &World, slot: &str) -> Result<()> {
         }] }))
     };
     patch_pool(world, &json!({ "startThresholdOverrides": { slot: 0 } })).await?;
-    patch_pool(world, &window(now() + SignedDuration::from_hours(2))?).await?;
+    bring_pool(world, &window(now() + SignedDuration::from_hours(2))?).await?;
     world.create::<ScavengerJob>(holding("waits", slot, 2, true)).await?;
     let is_told = |job: &ScavengerJob| has_reason(job, WaitingReason::NoCapacity);
     world.job_until("waits", "waits for capacity", is_told).await?;

@@ -20,7 +20,7 @@ use scavenger_e2e::{
     interruption::{Ended, take_away},
     postgres::NAMESPACE,
     repetitions,
-    room::{has_run_for, now, patch_pool, pools, start, status},
+    room::{bring_pool, has_run_for, now, patch_pool, pools, start, status},
     run,
     world::{LIMIT, counter, counter_beside, exec, until, until_within},
 };
@@ -233,7 +233,7 @@ fn an_image_that_cannot_be_pulled_is_done_without() {
         let pool = pools(world).get(names::DEFAULT_POOL).await?;
         let image = pool.spec.supervisor.context("the tests' pool has no supervisor")?.image;
         let with = |image: &str| json!({ "supervisor": { "image": image } });
-        patch_pool(world, &with("scavenger.dev/supervisor:of-nobody")).await?;
+        bring_pool(world, &with("scavenger.dev/supervisor:of-nobody")).await?;
         let result = async {
             world.create::<ScavengerJob>(counter("count", 30)).await?;
             let job = world.phase("count", Phase::Completed).await?;

@@ -447,6 +447,8 @@ impl PoolStatus {
         let pool = planner.pool_report(now);
         metrics.pool(&pool, now);
         let mut status = pool::status(&pool, now);
+        // Of the spec by which the planner plans, whatever stands in the API server by now.
+        status.observed_generation = planner.settings().ok().map(|settings| settings.generation);
         for new in &mut status.conditions {
             let written = self.written.iter().flat_map(|(old, _)| &old.conditions);
             if let Some(old) =
@@ -469,7 +471,7 @@ impl PoolStatus {
 }
 
 /// Writes a pool status; false if it was not written.
-async fn write(pools: &Objects<ScavengerPool>, mut new_status: ScavengerPoolStatus) -> bool {
+async fn write(pools: &Objects<ScavengerPool>, new_status: ScavengerPoolStatus) -> bool {
     let mut pool = match pools.get_opt(names::DEFAULT_POOL).await {
         Ok(Some(pool)) => pool,
         Ok(None) => return false,
@@ -478,7 +480,6 @@ async fn write(pools: &Objects<ScavengerPool>, mut new_status: ScavengerPoolStat
             return false;
         }
     };
-    new_status.observed_generation = pool.metadata.generation;
     pool.status = Some(new_status);
     // With the version that was read: if the pool changed since, the status is written at the next turn.
     match pools.replace_status(names::DEFAULT_POOL, &PostParams::default(), &pool).await {

@@ -249,7 +249,9 @@ fn see_sj(guard: &DeserializeGuard<ScavengerJob>) -> Option<(Key, Observation)> 
 
 fn see_pool(guard: &DeserializeGuard<ScavengerPool>) -> Option<((), Observation)> {
     let settings = match &guard.0 {
-        Ok(pool) => validate::settings(&pool.spec).map_err(|error| error.to_string()),
+        Ok(pool) => {
+            validate::settings(&pool.spec, pool.metadata.generation).map_err(|error| error.to_string())
+        }
         Err(invalid) => Err(invalid.error.clone()),
     };
     let named = |reason| format!("the ScavengerPool {:?} cannot be used: {reason}", names::DEFAULT_POOL);

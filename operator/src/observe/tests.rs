@@ -93,3 +93,18 @@ async fn what_can_not_be_decoded_is_counted_and_can_be_deleted() {
     );
     assert_eq!(counted().as_deref(), Some("0"));
 }
+
+/// The pool's status repeats it, so that a reader knows by which spec the operator plans.
+#[test]
+fn a_pool_is_seen_with_its_generation() {
+    let pool = |spec: &serde_json::Value| {
+        let pool = serde_json::json!({
+            "metadata": { "name": "default", "resourceVersion": "7", "generation": 3 }, "spec": spec,
+        });
+        let (_, seen) = see_pool(&serde_json::from_value(pool).unwrap()).unwrap();
+        let Observation::Pool(settings) = seen else { panic!("{seen:?}") };
+        settings.map(|settings| settings.generation)
+    };
+    assert_eq!(pool(&serde_json::json!({})), Ok(3));
+    assert!(pool(&serde_json::json!({ "prioritySteps": 0 })).is_err(), "no spec is in force");
+}

@@ -173,8 +173,8 @@ fn effect_name(effect: TaintEffect) -> &'static str {
     }
 }
 
-/// Settings of a pool.
-pub(crate) fn settings(spec: &ScavengerPoolSpec) -> Result<Settings, SpecError> {
+/// Settings of a pool, of which this is the spec in some generation.
+pub(crate) fn settings(spec: &ScavengerPoolSpec, generation: Option<i64>) -> Result<Settings, SpecError> {
     let at_least_one = |field, value: i32| {
         usize::try_from(value)
             .ok()
@@ -187,6 +187,7 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec) -> Result<Settings, SpecError> 
     let named =
         DEFAULT_WEIGHTS.into_iter().chain(spec.weights.iter().map(|(name, weight)| (name.as_str(), *weight)));
     Ok(Settings {
+        generation: generation.unwrap_or(0),
         node_selector: names(&spec.node_selector),
         tolerated_taints: tolerated_taints(spec),
         start_thresholds,

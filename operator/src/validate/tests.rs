@@ -46,7 +46,7 @@ fn a_bad_quantity_names_its_field() {
 fn a_pool_without_settings_has_the_documented_ones() {
     let pool: ScavengerPoolSpec = serde_json::from_str("{}").unwrap();
     assert_eq!(pool, ScavengerPoolSpec::default());
-    let settings = settings(&pool).unwrap();
+    let settings = settings(&pool, Some(3)).unwrap();
     assert_eq!(settings.start_thresholds.default.to_string(), "70%");
     assert_eq!(settings.pending_timeout, SignedDuration::from_secs(60));
     assert_eq!(settings.headroom.interrupt_threshold.unwrap().to_string(), "90%");
@@ -57,7 +57,7 @@ fn a_pool_without_settings_has_the_documented_ones() {
 
 #[test]
 fn a_pool_names_no_label_and_no_taint_that_a_node_cannot_have() {
-    let pool = |text: &str| settings(&serde_json::from_str::<ScavengerPoolSpec>(text).unwrap());
+    let pool = |text: &str| settings(&serde_json::from_str::<ScavengerPoolSpec>(text).unwrap(), None);
     for (bad, said) in [
         (r#"{ "nodeSelector": { "a b": "c" } }"#, "spec.nodeSelector: key \"a b\" must be a name"),
         (r#"{ "nodeSelector": { "disk": "../x" } }"#, "spec.nodeSelector[disk] \"../x\" must be at most 63"),
@@ -84,7 +84,7 @@ fn a_scavenger_job_that_was_stored_with_another_name_is_wrong() {
 
 #[test]
 fn headroom_can_be_switched_off_and_must_lie_above_the_start_threshold() {
-    let pool = |text: &str| settings(&serde_json::from_str::<ScavengerPoolSpec>(text).unwrap());
+    let pool = |text: &str| settings(&serde_json::from_str::<ScavengerPoolSpec>(text).unwrap(), None);
     let off = pool(r#"{ "interruptThreshold": null, "startThreshold": 0.95 }"#).unwrap();
     assert_eq!(off.headroom.interrupt_threshold, None);
     for off in [
@@ -112,7 +112,7 @@ fn a_window_has_what_it_names_and_else_what_the_pool_has() {
         let text = format!(
             r#"{{ "startThreshold": 0.6, "startThresholdOverrides": {{ "gpu": 1, "memory": 0.5 }}, "windows": {windows} }}"#
         );
-        settings(&serde_json::from_str::<ScavengerPoolSpec>(&text).unwrap())
+        settings(&serde_json::from_str::<ScavengerPoolSpec>(&text).unwrap(), None)
     };
     let berlin = r#"[{ "name": "nights", "days": ["Mon", "Sun"], "start": "20:00", "end": "06:00",
         "timeZone": "Europe/Berlin", "startThreshold": 0.8, "startThresholdOverrides": { "memory": 0.7 } }]"#;
@@ -155,7 +155,7 @@ fn a_window_has_what_it_names_and_else_what_the_pool_has() {
 fn a_group_of_nodes_has_what_it_names_and_else_what_the_pool_has() {
     let pool = |groups: &str| {
         let text = format!(r#"{{ "startThreshold": 0.6, "nodeGroups": {groups} }}"#);
-        settings(&serde_json::from_str::<ScavengerPoolSpec>(&text).unwrap())
+        settings(&serde_json::from_str::<ScavengerPoolSpec>(&text).unwrap(), None)
     };
     let settings = pool(
         r#"[{ "name": "fast", "nodeSelector": { "net": "fast" }, "startThreshold": 0.3, "headroomTarget": 0.4 },
@@ -204,7 +204,7 @@ proptest! {
             prop_assert!((is.as_secs_f64() - wanted).abs() < 0.001, "{} became {:#}", text, is);
         }
         let pool = serde_json::from_value(serde_json::json!({ "pendingTimeout": text })).unwrap();
-        let timeout = settings(&pool).unwrap().pending_timeout;
+        let timeout = settings(&pool, Some(3)).unwrap().pending_timeout;
         prop_assert!((SignedDuration::ZERO..=LONGEST).contains(&timeout), "{} became {:#}", text, timeout);
     }
 
@@ -225,7 +225,7 @@ proptest! {
         }
         let pool = serde_json::json!({ "startDeadline": text, "referenceGrace": text, "refusalGrace": text, "reserveAfter": text });
         if let Ok(pool) = serde_json::from_value::<ScavengerPoolSpec>(pool) {
-            let settings = settings(&pool).unwrap();
+            let settings = settings(&pool, Some(3)).unwrap();
             prop_assert!((SignedDuration::ZERO..=LONGEST).contains(&settings.start_deadline));
         }
     }
@@ -238,7 +238,7 @@ proptest! {
             weights: [(CPU.to_owned(), number)].into(),
             ..ScavengerPoolSpec::default()
         };
-        let settings = settings(&pool).unwrap();
+        let settings = settings(&pool, Some(3)).unwrap();
         let whole = Resources { cpu_milli: i64::MAX, ..Resources::default() };
         let part = settings.start_thresholds.of(&whole).cpu_milli;
         prop_assert!((0..=whole.cpu_milli).contains(&part), "{} of all is {}", number, part);

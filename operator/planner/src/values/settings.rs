@@ -14,6 +14,9 @@ use crate::{
 /// Settings of the pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
+    /// `metadata.generation` of the pool, which its status repeats.
+    #[serde(default)]
+    pub generation: i64,
     /// Labels that a node of the pool must have.
     pub node_selector: BTreeMap<Name, Name>,
     /// Keys of taints that a node of the pool may have.
