@@ -11,6 +11,8 @@ use anyhow::{Context, Result};
 use nix::fcntl::{Flock, FlockArg};
 use sha2::{Digest, Sha256};
 
+use crate::shell;
+
 /// Entries that nobody asked for in this time are removed.
 const KEPT: Duration = Duration::from_secs(14 * 24 * 3600);
 
@@ -94,6 +96,18 @@ pub(crate) fn entry(kind: &str, key: &Key, make: impl FnOnce(&Path) -> Result<()
     let _ = File::open(&target).and_then(|entry| entry.set_modified(now()));
     forget_old(&folder, kind);
     Ok(target)
+}
+
+/// A program from crates.io, built at its first use. `features` are arguments of `cargo install`.
+pub(crate) fn program(name: &str, version: &str, features: &[&str]) -> Result<PathBuf> {
+    let version = format!("={version}");
+    // A build without optimisation takes a third of the time, and runs for seconds.
+    let mut install = vec!["install", name, "--version", &version, "--locked", "--debug"];
+    install.extend(features);
+    let folder = entry(name, &Key::new(&install.join(" ")), |folder| {
+        shell::run(shell::cargo(&install).arg("--quiet").arg("--root").arg(folder))
+    })?;
+    Ok(folder.join("bin").join(name))
 }
 
 /// Waits until no other process holds the lock file.

@@ -4,10 +4,7 @@ use std::{collections::BTreeSet, process::Command, time::Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{
-    cache::{self, Key},
-    chart, docs, generate, lint, paths, release, rules, shell, test, words,
-};
+use crate::{cache, chart, docs, generate, lint, paths, release, rules, shell, test, words};
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
@@ -112,16 +109,10 @@ const CARGO_DENY: &str = "0.20.2";
 /// What deny.toml says. Advisories are left out: they are fetched from outside, and a new one must not fail a change
 /// that has nothing to do with it.
 fn dependencies() -> Result<()> {
-    let version = format!("={CARGO_DENY}");
-    // A build without optimisation takes a third of the time, and runs for seconds.
-    let install =
-        ["install", "cargo-deny", "--version", &version, "--locked", "--debug", "--no-default-features"];
-    let folder = cache::entry("cargo-deny", &Key::new(&install.join(" ")), |folder| {
-        shell::run(shell::cargo(&install).arg("--quiet").arg("--root").arg(folder))
-    })?;
+    let deny = cache::program("cargo-deny", CARGO_DENY, &["--no-default-features"])?;
     // It looks at the crates of every platform, and a build has fetched those of this one only.
     shell::run(&mut shell::cargo(&["fetch", "--locked", "--quiet"]))?;
-    let mut deny = Command::new(folder.join("bin/cargo-deny"));
+    let mut deny = Command::new(deny);
     deny.args(["--offline", "--log-level", "error", "check", "licenses", "bans", "sources"]);
     shell::run(deny.current_dir(shell::ROOT))
 }

@@ -13,7 +13,7 @@ use scavenger_vocabulary::WaitingReason;
 
 use super::{anchor, beside, files, is_elsewhere, list, with_targets};
 use crate::{
-    cache::{self, Key},
+    cache,
     shell::{self, ROOT},
 };
 
@@ -25,25 +25,11 @@ const SOURCES: &str = "sources";
 
 /// Builds the site into `target/book`.
 pub(crate) fn book() -> Result<()> {
-    let version = format!("={MDBOOK}");
-    let install = [
-        "install",
-        "mdbook",
-        "--version",
-        &version,
-        "--locked",
-        "--debug",
-        "--no-default-features",
-        "--features",
-        "search",
-    ];
-    let folder = cache::entry("mdbook", &Key::new(&install.join(" ")), |folder| {
-        shell::run(shell::cargo(&install).arg("--quiet").arg("--root").arg(folder))
-    })?;
+    let mdbook = cache::program("mdbook", MDBOOK, &["--no-default-features", "--features", "search"])?;
     let pages = Path::new(ROOT).join("target/book-pages");
     let site = Path::new(ROOT).join("target/book");
     let copied = stage(&pages)?;
-    let mut build = Command::new(folder.join("bin/mdbook"));
+    let mut build = Command::new(mdbook);
     build.arg("build").arg(&pages).arg("--dest-dir").arg(&site);
     shell::run(build.env("RUST_LOG", "warn"))?;
     for path in &copied {
