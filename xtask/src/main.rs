@@ -1,5 +1,5 @@
-//! Development tasks of the project: `cargo xtask demo`, `test`, `versions`, `upgrade`, `walk`, `bench`, `ci`, `cluster`,
-//! `generate`, `release`.
+//! Development tasks of the project: `cargo xtask demo`, `test`, `versions`, `upgrade`, `walk`, `bench`, `faults`, `ci`,
+//! `cluster`, `generate`, `release`.
 
 mod bench;
 mod cache;
@@ -10,6 +10,7 @@ mod compile;
 mod contract;
 mod demo;
 mod docs;
+mod faults;
 mod forecast;
 mod generate;
 mod images;
@@ -48,6 +49,7 @@ enum Task {
     Upgrade(test::UpgradeArguments),
     Walk(walk::Arguments),
     Bench(bench::Arguments),
+    Faults(faults::Arguments),
     Ci(ci::Arguments),
     Generate(generate::Arguments),
     /// Run a real Kubernetes on this machine
@@ -77,6 +79,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Upgrade(arguments) => test::upgrade(&arguments),
         Task::Walk(arguments) => walk::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
+        Task::Faults(arguments) => faults::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Generate(arguments) => generate::run(&arguments),
         Task::Cluster(arguments) => cluster::run(arguments),

@@ -13,7 +13,14 @@ pub(crate) const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 /// A cargo command in the root of the checkout.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(ROOT).stdin(Stdio::null());
+    command.args(arguments);
+    as_by_hand(&mut command);
+    command
+}
+
+/// Lets a program that runs cargo find itself in the root of the checkout, as if it were called there by hand.
+pub(crate) fn as_by_hand(command: &mut Command) {
+    command.current_dir(ROOT).stdin(Stdio::null());
     // What the cargo that runs this program says of it. Build scripts (ring's) ask for some of it, and would be run
     // again, with everything that depends on them, whenever cargo is called by hand and by this program in turn.
     for (name, _) in std::env::vars_os() {
@@ -22,7 +29,6 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
             command.env_remove(&name);
         }
     }
-    command
 }
 
 /// Runs a command; what it says goes to the user as it is.

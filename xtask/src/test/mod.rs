@@ -271,7 +271,7 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
 }
 
 /// Folder of what cargo builds: this program is in target/debug, wherever that is.
-fn target() -> Result<PathBuf> {
+pub(crate) fn target() -> Result<PathBuf> {
     let program = std::env::current_exe().context("cannot tell where this program is")?;
     let target = program.ancestors().nth(2).context("this program is in no folder of cargo's")?;
     Ok(target.to_owned())
