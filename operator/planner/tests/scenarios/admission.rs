@@ -3,7 +3,7 @@
 use scavenger_planner::{
     action::Task,
     fixtures::{at, key, node, pod, seconds, settings, sj},
-    values::{Phase, WaitingReason},
+    values::{Phase, ScavengerJob, Settings, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Workload};
 
@@ -391,20 +391,34 @@ fn missing_references_and_full_clusters_are_told_with_few_writes() {
     assert!(writes <= 51, "{writes}");
 }
 
+/// A pool that is filled so far, and reserves capacity for those that have waited for so many seconds.
+fn reserving_after(reserve_after: i64, fraction: f64) -> Settings {
+    Settings { reserve_after: seconds(reserve_after), ..settings().filled_to(fraction) }
+}
+
 /// A stream of small ones over a full cluster in which a big one waits, until that starts.
 fn stream_until_the_big_one_starts(reserve_after: i64) -> Cluster {
-    let mut pool = settings().filled_to(1.0);
-    pool.reserve_after = seconds(reserve_after);
-    let mut cluster = Cluster::new(pool).with_nodes([node("n1", 10_000), node("n2", 10_000)]);
+    let nodes = ["n1", "n2"].map(|name| node(name, 10_000));
+    let cluster = Cluster::new(reserving_after(reserve_after, 1.0)).with_nodes(nodes);
+    stream_over(cluster, reserve_after, |small| small, sj("big"))
+}
+
+/// The same over this cluster, which takes four of the small ones.
+fn stream_over(
+    mut cluster: Cluster,
+    reserve_after: i64,
+    small: impl Fn(ScavengerJob) -> ScavengerJob,
+    big: ScavengerJob,
+) -> Cluster {
     let small = |cluster: &mut Cluster, number: i64| {
-        let sj = sj(&format!("small{number}")).asking(5000);
+        let sj = small(sj(&format!("small{number}")).asking(5000));
         cluster.submit(sj, work(40 + number % 3 * 7));
     };
     for number in 0..5 {
         small(&mut cluster, number);
         cluster.run_for(seconds(11));
     }
-    cluster.submit(sj("big").asking(10_000), work(10));
+    cluster.submit(big.asking(10_000), work(10));
     let mut number = 5;
     while cluster.starts.iter().all(|(started, _)| *started != key("big")) {
         small(&mut cluster, number);
@@ -423,6 +437,17 @@ fn a_stream_of_small_ones_lets_the_big_one_wait_only_until_room_is_kept_for_it()
     let mut cluster = stream_until_the_big_one_starts(600);
     assert!(cluster.now > at(650), "without a reservation it starts at {}", cluster.now);
     assert!(cluster.now < at(800), "{}", cluster.now);
+    cluster.run_until_phase("big", Phase::Completed);
+}
+
+#[test]
+fn room_below_the_threshold_is_kept_from_those_that_go_to_other_nodes() {
+    let nodes = [("n1", "small"), ("n2", "small"), ("n3", "small"), ("n4", "big")];
+    let nodes = nodes.map(|(name, kind)| node(name, 10_000).labelled("kind", kind));
+    let cluster = Cluster::new(reserving_after(600, 0.5)).with_nodes(nodes);
+    let big = sj("big").only_on("kind", "big");
+    let mut cluster = stream_over(cluster, 600, |small| small.only_on("kind", "small"), big);
+    assert!(cluster.now > at(600) && cluster.now < at(800), "{}", cluster.now);
     cluster.run_until_phase("big", Phase::Completed);
 }
 
