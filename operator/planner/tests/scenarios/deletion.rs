@@ -1,12 +1,12 @@
 //! ScavengerJobs that are deleted, in every phase.
 
 use scavenger_planner::{
-    action::Task,
+    action::{Action, Task},
     fixtures::{key, node, seconds, settings, sj},
     loss::Work,
     values::{Attempt, Measured, Outcome, Phase, Reason, ScavengerJob},
 };
-use scavenger_simulator::{Cluster, Workload};
+use scavenger_simulator::{Cluster, Stream, Workload};
 
 use super::{all_is_quiet, cluster, completed, work};
 
@@ -119,6 +119,23 @@ fn the_finalizer_stays_while_a_pod_is_on_a_lost_node() {
     cluster.remove_node(&node);
     cluster.run_until("it is gone", |cluster| !cluster.exists("a"));
     all_is_quiet(&mut cluster);
+}
+
+#[test]
+fn the_finalizer_is_tried_now_and_then_while_pods_are_left_that_no_watch_shows() {
+    let mut cluster = cluster();
+    cluster.hold_watch(Stream::Pods);
+    cluster.submit(sj("a"), Workload { grace: seconds(60), ..work(300) });
+    cluster.run_until("it runs", |cluster| {
+        cluster.live_pods("a").first().is_some_and(|pod| pod.container.has_started())
+    });
+    cluster.delete_job_in_background(&key("a-1"));
+    cluster.delete_sj("a");
+    cluster.run_until("it is gone", |cluster| !cluster.exists("a"));
+    let is_try = |(_, action): &&(_, Action)| matches!(action.task, Task::RemoveFinalizer { .. });
+    let tries = cluster.log.iter().filter(is_try).count();
+    // The grace of its pod is as long as thirty pauses.
+    assert!((2..=31).contains(&tries), "{tries}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Starts that are prepared at the same time, and whose answers come in any order.
 
+use std::slice;
+
 use scavenger_planner::{
     Plan, Planner,
     action::{Action, ActionResult, Answer, Task},
@@ -31,6 +33,16 @@ fn answered(planner: &mut Planner, action: &Action, answer: Answer, after: i64) 
     let result = ActionResult { sj: action.sj.clone(), uid: action.uid.clone(), time, answer: Ok(answer) };
     planner.observe(Observation::Done(result), time);
     planner.plan(time)
+}
+
+/// Its status was written as the plan asks for it.
+fn written(planner: &mut Planner, plan: &Plan, sj: &ScavengerJob, after: i64) -> (ScavengerJob, Plan) {
+    let [action] = plan.actions.as_slice() else { panic!("{:?}", plan.actions) };
+    let Task::WriteStatus(write) = &action.task else { panic!("{action:?}") };
+    let status = write.status.clone();
+    let sj = ScavengerJob { status, resource_version: sj.resource_version + 1, ..sj.clone() };
+    let plan = answered(planner, action, Answer::ScavengerJob(Box::new(sj.clone())), after);
+    (sj, plan)
 }
 
 /// It is found ready to start.
@@ -102,4 +114,30 @@ fn of_two_that_share_a_volume_and_are_admitted_one_after_the_other_one_is_prepar
         prepared.extend(prepares(&planner.plan(now)).into_iter().map(|action| action.sj.name.to_string()));
     }
     assert_eq!(prepared, ["a"]);
+}
+
+#[test]
+fn what_stands_in_the_way_of_a_start_is_looked_at_again_after_a_while_whatever_is_seen_until_then() {
+    let missing = vec![("ConfigMap".to_owned(), "input".to_owned())];
+    for (pods_left, folder_pod, missing) in
+        [(1, None, Vec::new()), (0, Some("other-1-0".into()), Vec::new()), (0, None, missing)]
+    {
+        let sj = created(sj("a").in_folder("water"), 0);
+        let mut planner = planner([Observation::Node(node("n1", 10_000))], slice::from_ref(&sj));
+        let plan = planner.plan(at(200));
+        let sj = ScavengerJob { resource_version: sj.resource_version + 1, ..sj };
+        let answer =
+            Answer::Prepared { sj: Box::new(sj.clone()), pods_left, folder_pod, missing, claims: Vec::new() };
+        let plan = answered(&mut planner, prepares(&plan)[0], answer, 0);
+        let (sj, plan) = written(&mut planner, &plan, &sj, 10);
+        let message = sj.status.message.clone();
+        assert!(plan.actions.is_empty(), "{message}: {:?}", plan.actions);
+        let labelled = ScavengerJob { resource_version: sj.resource_version + 1, ..sj };
+        planner.observe(Observation::ScavengerJob(Box::new(labelled)), at(201));
+        let plan = planner.plan(at(201));
+        assert!(plan.actions.is_empty(), "{message}: {:?}", plan.actions);
+        let again = plan.wake_at.unwrap();
+        assert_eq!(again, at(202), "{message}");
+        assert_eq!(prepares(&planner.plan(again)).len(), 1, "{message}");
+    }
 }
