@@ -28,18 +28,32 @@ pub(super) fn attempt_ended(key: &Key, uid: &str, attempt: &Attempt) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::{
         io,
         sync::{Arc, Mutex},
     };
 
     use serde_json::{Value, json};
+    use tracing::subscriber::DefaultGuard;
 
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Log(Arc<Mutex<Vec<u8>>>);
+    pub(in crate::execute) struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl Log {
+        /// Takes what this thread logs until the guard is dropped.
+        pub(in crate::execute) fn take(&self) -> DefaultGuard {
+            let writer = self.clone();
+            let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();
+            tracing::subscriber::set_default(subscriber)
+        }
+
+        pub(in crate::execute) fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
 
     impl io::Write for Log {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -62,12 +76,10 @@ mod tests {
         }))
         .unwrap();
         let log = Log::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt().json().with_writer(move || writer.clone()).finish();
-        tracing::subscriber::with_default(subscriber, || {
-            attempt_ended(&Key::new("lab", "sim"), "u1", &attempt);
-        });
-        let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        let taken = log.take();
+        attempt_ended(&Key::new("lab", "sim"), "u1", &attempt);
+        drop(taken);
+        let text = log.text();
         assert_eq!(text.lines().count(), 1, "{text}");
         assert!(!text.contains("password"), "arguments may hold what a log must not: {text}");
         let line: Value = serde_json::from_str(&text).unwrap();

@@ -314,6 +314,36 @@ async fn a_status_is_written_only_over_the_version_that_was_judged() {
     assert_eq!(*asked.lock().unwrap(), ["GET scavengerjobs/one"], "nothing is written");
 }
 
+/// What an attempt lost may be measured after the next one has ended, too.
+#[tokio::test]
+async fn the_log_has_one_line_for_each_attempt_that_a_status_ends() {
+    let mut sj = waiting_sj();
+    let entry = |number: u32| {
+        json!({
+            "number": number, "jobName": format!("one-{number}"), "generation": 1, "requests": { "cpu": "1" },
+            "podCount": 1, "priorityClassName": "scavenger-1", "creationTime": "2026-01-01T00:00:00Z",
+        })
+    };
+    sj.status = Some(serde_json::from_value(json!({ "attempts": [entry(1), entry(2)] })).unwrap());
+    let demand = convert::sj(&sj).spec.expect("the spec should be valid").demand;
+    for ended in [None, Some(1), Some(2), Some(3)] {
+        let Task::WriteStatus(mut write) = write(7, Phase::Waiting, &sj) else { unreachable!() };
+        write.ended =
+            ended.map(|number| Attempt { number, ..Attempt::first(demand.clone(), Timestamp::UNIX_EPOCH) });
+        let executor = executor(cluster(&sj, &Arc::default()));
+        let log = record::tests::Log::default();
+        let taken = log.take();
+        let action = Action { sj: Key::new("lab", "one"), uid: "u".into(), task: Task::WriteStatus(write) };
+        executor.execute(action).await.answer.unwrap();
+        drop(taken);
+        let lines = log.text();
+        let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let lines = lines.filter(|line| line["fields"]["message"] == "attempt ended");
+        let attempts: Vec<u64> = lines.filter_map(|line| line["fields"]["attempt"].as_u64()).collect();
+        assert_eq!(attempts, Vec::from_iter(ended.map(u64::from)), "{ended:?}");
+    }
+}
+
 /// The watch may show the finalizer for a moment longer, so it may be taken off twice.
 #[tokio::test]
 async fn the_last_attempt_of_one_that_is_deleted_is_counted_once() {
