@@ -121,18 +121,7 @@ async fn plan(
     wanted: &[RemoteFile],
     target: &Path,
 ) -> anyhow::Result<Plan> {
-    let mut plan = Plan::default();
-    let mut alike = Vec::new();
-    for file in wanted {
-        let found = present(target, &file.name)
-            .with_context(|| format!("{} cannot be looked at", target.join(&file.name).display()))?;
-        match found {
-            Present::Nothing => plan.copy.push(file.clone()),
-            Present::Obstacle(kind) => plan.obstacles.push((file.name.clone(), kind)),
-            Present::File(size) if size == file.size => alike.push(file.clone()),
-            Present::File(_) => plan.differ.push(file.name.clone()),
-        }
-    }
+    let (mut plan, alike) = by_size(wanted, target)?;
     for batch in batches(&alike) {
         let remote = sums(reader, folder, batch.iter().map(|file| (file.name.as_str(), file.size))).await?;
         let paths: Vec<PathBuf> = batch.iter().map(|file| target.join(&file.name)).collect();
@@ -153,6 +142,23 @@ async fn plan(
     // What differs is copied if it may be: the refusal comes first if not.
     plan.copy.extend(wanted.iter().filter(|file| plan.differ.contains(&file.name)).cloned());
     Ok(plan)
+}
+
+/// What is clear without reading a file, and those whose contents decide: they have the same size here.
+fn by_size(wanted: &[RemoteFile], target: &Path) -> anyhow::Result<(Plan, Vec<RemoteFile>)> {
+    let mut plan = Plan::default();
+    let mut alike = Vec::new();
+    for file in wanted {
+        let found = present(target, &file.name)
+            .with_context(|| format!("{} cannot be looked at", target.join(&file.name).display()))?;
+        match found {
+            Present::Nothing => plan.copy.push(file.clone()),
+            Present::Obstacle(kind) => plan.obstacles.push((file.name.clone(), kind)),
+            Present::File(size) if size == file.size => alike.push(file.clone()),
+            Present::File(_) => plan.differ.push(file.name.clone()),
+        }
+    }
+    Ok((plan, alike))
 }
 
 /// Why nothing is copied; none if nothing is in the way.
@@ -341,6 +347,23 @@ mod tests {
         let plan = Plan { obstacles, ..Plan::default() };
         let said = refusal(&plan, &options(&["--overwrite"])).unwrap_or_default();
         assert!(said.starts_with("md.log in results is a symbolic link"), "{said}");
+    }
+
+    #[test]
+    fn only_files_of_the_same_size_are_read() {
+        let target = tempfile::tempdir().expect("should be made");
+        for (name, text) in [("shorter", "ab"), ("same", "abc"), ("longer", "abcd")] {
+            std::fs::write(target.path().join(name), text).expect("should be written");
+        }
+        std::fs::create_dir(target.path().join("folder")).expect("should be made");
+        let names = ["shorter", "same", "longer", "folder", "none"];
+        let wanted = names.map(|name| RemoteFile { name: name.to_owned(), size: 3, modified: 0 });
+        let (plan, alike) = by_size(&wanted, target.path()).expect("should be looked at");
+        assert_eq!(alike, [wanted[1].clone()]);
+        assert_eq!(plan.copy, [wanted[4].clone()]);
+        assert_eq!(plan.differ, ["shorter", "longer"]);
+        assert_eq!(plan.obstacles.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["folder"]);
+        assert_eq!(plan.unchanged, []);
     }
 
     #[tokio::test]
