@@ -372,6 +372,21 @@ mod tests {
     }
 
     #[test]
+    fn a_version_that_is_missing_or_far_too_long_is_not_known() {
+        let longest = "2".repeat(100);
+        for (line, version) in [
+            (String::new(), None),
+            ("gromacs-version=".to_owned(), None),
+            (format!("gromacs-version={longest}"), Some(longest.clone())),
+            (format!("gromacs-version={longest}2"), None),
+        ] {
+            let text = WATER.replace("gromacs-version=2022.5-Debian_2022.5_2", &line);
+            let system = parse_inspection(&text).expect("should be a good answer").system;
+            assert_eq!(system.gromacs_version, version, "{line}");
+        }
+    }
+
+    #[test]
     fn what_stands_before_the_answer_does_not_matter() {
         let text = format!("Reading file a=b\nnsteps=7\n{WATER}");
         assert_eq!(parse_inspection(&text), parse_inspection(WATER));
