@@ -340,7 +340,13 @@ mod tests {
         );
         let many: Vec<_> =
             (0..90).map(|number| (Key::new("web", number.to_string()), Help::Nothing)).collect();
-        assert_eq!(table(&many, became).lines().count(), 41);
+        for (pods, lines, more) in
+            [(40, 40, None), (41, 41, Some("and 1 more lines")), (90, 41, Some("and 50 more lines"))]
+        {
+            let text = table(&many[..pods], became);
+            assert_eq!(text.lines().count(), lines, "{pods}");
+            assert_eq!(text.lines().find(|line| line.starts_with("and ")), more, "{pods}");
+        }
         assert_eq!(pending(&many), "pending pods  90 that kube-scheduler frees no capacity for\n");
     }
 }
