@@ -314,6 +314,18 @@ async fn a_status_is_written_only_over_the_version_that_was_judged() {
     assert_eq!(*asked.lock().unwrap(), ["GET scavengerjobs/one"], "nothing is written");
 }
 
+/// A conflict is over with the version that caused it, and is not waited out like an API server that is away.
+#[test]
+fn a_conflict_and_an_object_that_is_gone_are_no_failures_that_pass() {
+    let of = |code, reason| {
+        errors::failure(kube::Error::Api(kube::core::Status::failure("no", reason).with_code(code).boxed()))
+    };
+    assert_eq!(of(404, "NotFound"), Failure::Gone);
+    assert_eq!(of(409, "Conflict"), Failure::Conflict);
+    assert_eq!(of(409, "AlreadyExists"), Failure::Transient("no".to_owned()));
+    assert_eq!(of(500, "InternalError"), Failure::Transient("no".to_owned()));
+}
+
 /// What an attempt lost may be measured after the next one has ended, too.
 #[tokio::test]
 async fn the_log_has_one_line_for_each_attempt_that_a_status_ends() {
