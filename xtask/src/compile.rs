@@ -68,7 +68,7 @@ pub(crate) fn run(what: &str, command: &mut Command) -> Result<Vec<Program>> {
 }
 
 /// Most messages are of other things.
-pub(crate) fn programs(messages: &[u8]) -> Vec<Program> {
+fn programs(messages: &[u8]) -> Vec<Program> {
     messages.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
 }
 

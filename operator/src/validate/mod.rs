@@ -173,7 +173,7 @@ fn effect_name(effect: TaintEffect) -> &'static str {
     }
 }
 
-/// Settings of a pool, of which this is the spec in some generation.
+/// Settings of a pool, from its spec and its `metadata.generation`.
 pub(crate) fn settings(spec: &ScavengerPoolSpec, generation: Option<i64>) -> Result<Settings, SpecError> {
     let at_least_one = |field, value: i32| {
         usize::try_from(value)

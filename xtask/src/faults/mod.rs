@@ -21,7 +21,8 @@ const CARGO_MUTANTS: &str = "27.1.0";
 /// The same seed gives the same faults until the code changes. Each fault is tried alone, in a copy of the checkout, on the
 /// tests that need no cluster: first those in the library of its package, then its other tests, then the tests of the
 /// packages that use it. A fault that does not build is replaced. A fault that all tests miss is shown with the commands
-/// that try it on a cluster. Needs what `cargo test` needs. Logs are in target/faults.
+/// that try it on a cluster. Needs what `cargo test` needs. Logs are in target/faults; let nothing else build in that folder
+/// meanwhile.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Number that decides which faults are drawn
