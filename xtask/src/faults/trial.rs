@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use super::{Package, draw::Fault};
-use crate::{cache, docs, shell};
+use crate::{cache, docs, shell, test};
 
 /// Folder of the copy of the checkout.
 const COPY: &str = "checkout";
@@ -122,14 +122,11 @@ impl How<'_> {
                 command.env_remove(&name);
             }
         }
+        test::for_a_change(&mut command, &self.python);
         command
             .current_dir(self.folder.join(COPY))
-            .env("PROPTEST_RNG_SEED", "1")
             // What fails is the answer; the smallest case that fails is not asked for.
             .env("PROPTEST_MAX_SHRINK_ITERS", "0")
-            .env("RUST_BACKTRACE", "0")
-            .env("RUST_TEST_THREADS", "8")
-            .env("SCAVENGER_SCHEMATHESIS_PYTHON", &self.python)
             .env("CARGO_TARGET_DIR", self.folder.join("build"))
             .stdout(stderr());
         let status = command.status().context("cannot run cargo-mutants")?;

@@ -12,7 +12,12 @@ mod stamps;
 mod upgrade;
 mod versions;
 
-use std::{path::PathBuf, process::Command, sync::Mutex, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Mutex,
+    time::Duration,
+};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum as _;
@@ -316,18 +321,19 @@ fn cargo_test(arguments: &[&str]) -> Command {
 impl How {
     /// Lets tests find the cluster, if they need one, and know how deep they go.
     fn apply(&self, tests: &mut Command, cluster: Option<&Cluster>) -> Result<()> {
-        everywhere(tests);
+        tests.env("SCAVENGER_E2E", "1");
         if let Some(cluster) = cluster {
             on(cluster, tests)?;
         }
-        tests.env("SCAVENGER_SCHEMATHESIS_PYTHON", &self.python);
         match self.depth {
-            // The same cases for every change, so that one is judged by what it did.
-            Depth::Test => tests.env("PROPTEST_RNG_SEED", "1"),
+            Depth::Test => for_a_change(tests, &self.python),
             // Other cases each time, and twenty times proptest's own 256; tests with a number of their own multiply it
             // alike. What is found goes into proptest-regressions/.
-            Depth::Soak => tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "5120"),
-        };
+            Depth::Soak => {
+                everywhere(tests, &self.python);
+                tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "5120");
+            }
+        }
         Ok(())
     }
 }
@@ -338,20 +344,33 @@ pub(crate) fn on(cluster: &Cluster, tests: &mut Command) -> Result<()> {
     let operator = std::env::current_exe().context("cannot tell where this program is")?;
     let operator = operator.with_file_name("scavenger-operator");
     tests
+        .env("SCAVENGER_E2E", "1")
         .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
         .env("SCAVENGER_E2E_KUBECTL", cluster.binary("kubectl"))
         .env("SCAVENGER_E2E_OPERATOR", operator)
         .env("SCAVENGER_E2E_REGISTRY", cluster.registry())
         .env("SCAVENGER_E2E_REGISTRY_FRONT", cluster.registry_front())
         .env("SCAVENGER_E2E_REGISTRY_LOGIN", format!("{}:{}", cluster::LOGIN.0, cluster::LOGIN.1));
-    everywhere(tests);
+    alike(tests);
     Ok(())
 }
 
-/// What every test run has.
-fn everywhere(tests: &mut Command) {
+/// What tests have that a change must pass, wherever they run.
+pub(crate) fn for_a_change(tests: &mut Command, python: &Path) {
+    everywhere(tests, python);
+    // The same cases for every change, so that one is judged by what it did.
+    tests.env("PROPTEST_RNG_SEED", "1");
+}
+
+/// What every run of tests has, with the Python that has schemathesis.
+fn everywhere(tests: &mut Command, python: &Path) {
+    alike(tests);
+    tests.env("SCAVENGER_SCHEMATHESIS_PYTHON", python);
+}
+
+/// How every run of tests and benchmarks works.
+fn alike(tests: &mut Command) {
     tests
-        .env("SCAVENGER_E2E", "1")
         // What failed is in the message; a backtrace through futures only hides it.
         .env("RUST_BACKTRACE", "0")
         // Most of the time the tests on a cluster wait for it.
