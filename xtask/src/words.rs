@@ -390,9 +390,4 @@ mod tests {
         assert_eq!(lines(&of_migration(second, &all)), [(2, "room")]);
         assert_eq!(lines(&of_migration(first, &all[..1])), [(2, "room"), (3, "room")]);
     }
-
-    #[test]
-    fn the_words_are_the_projects() {
-        check().unwrap();
-    }
 }
