@@ -14,17 +14,12 @@ use kube::{
     api::PostParams,
     runtime::{WatchStreamExt, watcher},
 };
-use scavenger_schema::scavenger_job::ScavengerJob;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::{
-    World,
-    kubectl::kubectl,
-    metrics::Metrics,
-    postgres::NAMESPACE,
+    World, alone::pool_of_played_nodes, kubectl::kubectl, metrics::Metrics, postgres::NAMESPACE,
     room::patch_pool,
-    world::{played, until},
 };
 
 /// Requests that one client has under way, as many as the operator by default.
@@ -218,7 +213,6 @@ where
     F: Future<Output = Result<()>>,
 {
     let pool = json!({
-        "nodeSelector": { "type": "kwok" }, "toleratedTaints": ["kwok.x-k8s.io/node"],
         // Else it would be measured how long kube-scheduler takes for ten pods.
         "maxConcurrentStarts": 1000,
         // As it is by default; the tests shorten it.
@@ -231,12 +225,7 @@ where
     let operator = "deployment/scavenger-operator";
     kubectl(&[&["set", "resources", operator, "--requests=cpu=400m"], &system[..]].concat()).await?;
     kubectl(&[&["rollout", "status", operator, "--timeout=120s"], &system[..]].concat()).await?;
-    until("the pool lets its tolerations in", || async {
-        let probe = serde_json::from_value(played("probe", "10m"))?;
-        let dry_run = PostParams { dry_run: true, ..PostParams::default() };
-        Ok(world.api::<ScavengerJob>().create(&dry_run, &probe).await.ok().map(|_| ()))
-    })
-    .await?;
+    pool_of_played_nodes(world).await?;
     let result = measure().await;
     let before = json!({
         "nodeSelector": null, "toleratedTaints": null, "maxConcurrentStarts": null, "pendingTimeout": null,
