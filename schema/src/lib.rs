@@ -12,6 +12,7 @@
 //! | `scavenger_job`, `scavenger_pool` | `crd` | the two custom resources |
 //! | `configurations` | `crd` | what a pool says about the configurations of a job |
 //! | `form` | `crd` | what names, keys and values look like |
+//! | `node_agent` | `supervision` | what the agent of a node and the operator say to each other |
 //! | `supervisor` | `crd` | what the custom resources say about the supervisor |
 //! | `supervision` | `supervision` | what the supervisor of a pod reports |
 //! | `bounds` | `http` | what the tuner accepts of each field |
@@ -37,6 +38,8 @@ pub mod gpu_offload;
 #[cfg(feature = "http")]
 pub mod layout;
 pub mod names;
+#[cfg(feature = "supervision")]
+pub mod node_agent;
 #[cfg(feature = "openapi")]
 pub mod openapi;
 pub mod quantity;
