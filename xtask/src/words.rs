@@ -49,8 +49,9 @@ const SQL: [&str; 6] = ["select ", "insert ", "update ", "delete ", "with ", "id
 const MIGRATIONS: &str = "schema/migrations/";
 
 /// Folders of code whose strings are messages.
-const CODE: [&str; 11] = [
+const CODE: [&str; 12] = [
     "gromacs-submitter/src",
+    "operator/node-agent/cgroups/src",
     "operator/planner/src",
     "operator/src",
     "operator/supervisor/src",
