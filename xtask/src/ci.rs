@@ -8,12 +8,13 @@ use crate::{cache, chart, docs, generate, lint, paths, release, rules, shell, te
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
-const CRATES: [&str; 15] = [
+const CRATES: [&str; 16] = [
     "scavenger-vocabulary",
     "scavenger-cgroups",
     "scavenger-planner",
     "scavenger-simulator",
     "scavenger-supervisor",
+    "scavenger-reporting",
     "scavenger-schema",
     "scavenger-program",
     "scavenger-tuner-model",

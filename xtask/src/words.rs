@@ -49,10 +49,11 @@ const SQL: [&str; 6] = ["select ", "insert ", "update ", "delete ", "with ", "id
 const MIGRATIONS: &str = "schema/migrations/";
 
 /// Folders of code whose strings are messages.
-const CODE: [&str; 12] = [
+const CODE: [&str; 13] = [
     "gromacs-submitter/src",
     "operator/node-agent/cgroups/src",
     "operator/planner/src",
+    "operator/reporting/src",
     "operator/src",
     "operator/supervisor/src",
     "program/src",

@@ -4,6 +4,10 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use nix::sys::signal::Signal;
 use regex_lite::Regex;
+use scavenger_reporting::{
+    client::ReportTo,
+    flags::{Program, Reports, duration},
+};
 
 use crate::{
     request::Request,
@@ -31,6 +35,16 @@ pub enum Verb {
         /// An existing directory; the copy is called scavenger-supervisor and can be read and run by everybody
         directory: PathBuf,
     },
+}
+
+/// For the flags that every program has which reports.
+#[derive(Debug, Clone)]
+pub struct Supervisor;
+
+impl Program for Supervisor {
+    const REPORT_URL: &'static str = "SCAVENGER_SUPERVISOR_REPORT_URL";
+    const REPORT_TOKEN: &'static str = "SCAVENGER_SUPERVISOR_REPORT_TOKEN";
+    const REPORT_CA: &'static str = "SCAVENGER_SUPERVISOR_REPORT_CA";
 }
 
 /// The arguments of `run`.
@@ -102,22 +116,9 @@ pub struct Arguments {
         help_heading = "Checkpoints"
     )]
     pub request_command: Vec<OsString>,
-    /// Send reports to this URL, which begins with https://
-    #[arg(
-        long,
-        value_name = "URL",
-        value_parser = https,
-        requires_all = ["report_token", "report_ca"],
-        env = "SCAVENGER_SUPERVISOR_REPORT_URL",
-        help_heading = "Reports"
-    )]
-    pub report_url: Option<String>,
-    /// Read the bearer token from this file for each report
-    #[arg(long, value_name = "PATH", env = "SCAVENGER_SUPERVISOR_REPORT_TOKEN", help_heading = "Reports")]
-    pub report_token: Option<PathBuf>,
-    /// Read the certificates to trust (PEM) from this file for each report
-    #[arg(long, value_name = "PATH", env = "SCAVENGER_SUPERVISOR_REPORT_CA", help_heading = "Reports")]
-    pub report_ca: Option<PathBuf>,
+    /// Where reports go.
+    #[command(flatten)]
+    pub reports: Reports<Supervisor>,
     /// Leave at least this time between two reports
     #[arg(
         long,
@@ -142,19 +143,6 @@ pub struct Arguments {
     pub command: Vec<OsString>,
 }
 
-/// Where and how reports are sent.
-#[derive(Debug, Clone)]
-pub struct ReportTo {
-    /// The address.
-    pub url: String,
-    /// The file of the bearer token.
-    pub token: PathBuf,
-    /// The file of the certificates to trust.
-    pub ca: PathBuf,
-    /// The least time between two reports.
-    pub every: Duration,
-}
-
 /// The arguments as the program uses them.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -172,6 +160,8 @@ pub struct Settings {
     pub request: Option<Request>,
     /// Where reports go.
     pub report_to: Option<ReportTo>,
+    /// The least time between two reports.
+    pub report_every: Duration,
     /// The file of the termination message.
     pub message: PathBuf,
     /// The command.
@@ -182,10 +172,6 @@ impl Arguments {
     /// What the arguments mean.
     #[must_use]
     pub fn settings(self) -> Settings {
-        let report_to = match (self.report_url, self.report_token, self.report_ca) {
-            (Some(url), Some(token), Some(ca)) => Some(ReportTo { url, token, ca, every: self.report_every }),
-            _ => None,
-        };
         let by_command = (!self.request_command.is_empty()).then_some(Request::Command(self.request_command));
         Settings {
             rule: Rule { recipients: self.signal_to, process: self.signal_process },
@@ -194,31 +180,11 @@ impl Arguments {
             progress: self.progress,
             look_every: self.look_every,
             request: self.request_signal.map(Request::Signal).or(by_command),
-            report_to,
+            report_to: self.reports.to(),
+            report_every: self.report_every,
             message: self.message,
             command: self.command,
         }
-    }
-}
-
-/// A number with its unit.
-fn duration(text: &str) -> Result<Duration, String> {
-    let bad = || format!("{text:?} is not a duration; write a number and its unit (ms, s, m, h), like 10s");
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let number: u64 = number.parse().map_err(|_| bad())?;
-    let scale = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(bad()),
-    };
-    // More than a year overflows the arithmetic of clocks somewhere.
-    match number.checked_mul(scale) {
-        Some(0) => Err("a duration is longer than 0".to_owned()),
-        Some(milliseconds) if milliseconds <= 366 * 86_400_000 => Ok(Duration::from_millis(milliseconds)),
-        _ => Err(bad()),
     }
 }
 
@@ -231,18 +197,11 @@ fn request_signal(text: &str) -> Result<Signal, String> {
     }
 }
 
-/// A token is never sent in clear text.
-fn https(text: &str) -> Result<String, String> {
-    if text.starts_with("https://") {
-        Ok(text.to_owned())
-    } else {
-        Err(format!("{text:?} does not begin with https://"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use clap::{CommandFactory as _, Parser as _};
+
+    use scavenger_reporting::flags::https;
 
     use super::*;
 

@@ -3,7 +3,6 @@
 use std::{
     collections::BTreeSet,
     fs::{self, OpenOptions},
-    hash::{BuildHasher as _, Hasher as _, RandomState},
     io::Read as _,
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
@@ -12,6 +11,7 @@ use std::{
 
 use glob::{MatchOptions, Pattern};
 use nix::{libc, sys::statfs};
+use scavenger_reporting::random;
 
 use crate::{state::Made, tracker::Found};
 
@@ -141,18 +141,12 @@ fn is_local(directory: &Path) -> bool {
 /// The time that a file gets which is made now.
 fn touched(directory: &Path) -> Option<SystemTime> {
     // Ranks of a gang in other containers have the same process id and the same folder.
-    let name = format!("{OWN_FILES}{:016x}", random());
+    let name = format!("{OWN_FILES}{:016x}", random::number());
     let path = directory.join(name);
     let file = OpenOptions::new().write(true).create_new(true).open(&path).ok()?;
     let time = file.metadata().and_then(|file| file.modified());
     fs::remove_file(&path).ok();
     time.ok()
-}
-
-/// A number that differs from process to process and from call to call.
-#[must_use]
-pub fn random() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// When a checkpoint was made, by the clock that never jumps.

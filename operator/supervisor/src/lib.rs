@@ -9,12 +9,11 @@
 //! | [`signals`] | to which processes a signal goes | no |
 //! | [`tracker`] | which files count as new checkpoints | no |
 //! | [`state`] | what is known, and the reports made of it | no |
-//! | [`schedule`] | when the next report is due | no |
 //! | [`table`] | the process table | `/proc` |
 //! | [`files`] | checkpoint files, progress, the file server's clock | files |
 //! | [`announced`] | changes that the kernel announces, in their order | inotify |
 //! | [`watch`] | the thread that looks at files | files |
-//! | [`post`], [`reporter`] | one report over HTTPS, and the thread that sends them | network |
+//! | [`reporter`] | the thread that sends reports, with what `scavenger-reporting` has | network |
 //! | [`message`] | the termination message | one file |
 //! | [`child`], [`delivery`], [`request`], [`run`] | the workload's processes | processes |
 //! | [`cli`], [`copy`] | the command line, and the copy for another container | files |
@@ -26,11 +25,9 @@ pub mod copy;
 pub mod delivery;
 pub mod files;
 pub mod message;
-pub mod post;
 pub mod reporter;
 pub mod request;
 pub mod run;
-pub mod schedule;
 pub mod signals;
 pub mod state;
 pub mod table;

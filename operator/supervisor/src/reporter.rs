@@ -4,12 +4,23 @@ use std::{
     io,
     sync::Arc,
     thread,
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
-use crate::{
-    cli::ReportTo, delivery::Delivery, files, post::Client, request::Asker, run::Shared, say,
+use scavenger_reporting::{
+    client::{Client, Posted, ReportTo, Terms},
+    random::jitter,
     schedule::Schedule,
+};
+use scavenger_schema::supervision::Answer;
+
+use crate::{delivery::Delivery, request::Asker, run::Shared, say};
+
+/// An answer is a few words.
+const TERMS: Terms = Terms {
+    user_agent: concat!("scavenger-supervisor/", env!("CARGO_PKG_VERSION")),
+    within: Duration::from_secs(10),
+    longest_answer: 4096,
 };
 
 /// Starts the thread. It ends with the process.
@@ -18,18 +29,19 @@ use crate::{
 /// If there is no thread to be had.
 pub fn start(
     to: ReportTo,
+    every: Duration,
     asker: Option<Arc<Asker>>,
     shared: Arc<Shared>,
     delivery: Arc<Delivery>,
 ) -> io::Result<()> {
-    let reporter = move || report(to, asker.as_deref(), &shared, &delivery);
+    let reporter = move || report(to, every, asker.as_deref(), &shared, &delivery);
     thread::Builder::new().name("reports".to_owned()).spawn(reporter).map(drop)
 }
 
-fn report(to: ReportTo, asker: Option<&Asker>, shared: &Shared, delivery: &Delivery) -> ! {
-    let mut schedule = Schedule::new(Instant::now(), to.every, asker.is_some(), jitter());
+fn report(to: ReportTo, every: Duration, asker: Option<&Asker>, shared: &Shared, delivery: &Delivery) -> ! {
+    let mut schedule = Schedule::new(Instant::now(), every, asker.is_some(), jitter());
     let url = to.url.clone();
-    let mut client = Client::new(to);
+    let mut client = Client::new(to, TERMS);
     let mut known = 0;
     let mut said = false;
     loop {
@@ -43,7 +55,7 @@ fn report(to: ReportTo, asker: Option<&Asker>, shared: &Shared, delivery: &Deliv
         }
         schedule.sending();
         let report = shared.look(|state| state.live(Instant::now(), SystemTime::now()));
-        let posted = client.post(&report);
+        let posted: Posted<Answer> = client.post(&report);
         schedule.ended(Instant::now(), posted.outcome, jitter());
         if let Some(problem) = posted.problem
             && !said
@@ -51,7 +63,7 @@ fn report(to: ReportTo, asker: Option<&Asker>, shared: &Shared, delivery: &Deliv
             said = true;
             say(&format!("cannot report to {url}: {problem}; the workload is not affected"));
         }
-        if posted.answer.checkpoint
+        if posted.answer.unwrap_or_default().checkpoint
             && let Some(asker) = asker
         {
             let asked = Instant::now();
@@ -66,9 +78,4 @@ fn report(to: ReportTo, asker: Option<&Asker>, shared: &Shared, delivery: &Deliv
             schedule.asked(asked);
         }
     }
-}
-
-/// Between 0 and 1.
-fn jitter() -> f64 {
-    f64::from(u16::try_from(files::random() & 0xFFFF).unwrap_or(0)) / f64::from(u16::MAX)
 }

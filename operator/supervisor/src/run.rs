@@ -137,7 +137,13 @@ pub fn run(settings: Settings) -> ExitCode {
     let delivery = Arc::new(Delivery::new(settings.rule, child));
     let asker = settings.request.map(|request| Arc::new(Asker::new(request, settings.keep_priority, mask)));
     if let Some(to) = settings.report_to {
-        let started = reporter::start(to, asker.clone(), Arc::clone(&shared), Arc::clone(&delivery));
+        let started = reporter::start(
+            to,
+            settings.report_every,
+            asker.clone(),
+            Arc::clone(&shared),
+            Arc::clone(&delivery),
+        );
         unaffected(started, "nothing is reported");
     }
     let mut supervised = Supervised { signals, delivery, shared, watch, asker, child };

@@ -4,19 +4,15 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
 use nix::{
     sys::signal::{self, Signal},
     unistd::Pid,
 };
+pub use scavenger_reporting::testing::eventually;
 use scavenger_schema::supervision::{EndMessage, EndReport};
 use tempfile::TempDir;
-
-/// Much longer than anything takes, on the slowest machine.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// The program: the one that was built with the tests, or another build of it that is to be tested or measured.
 pub fn program() -> String {
@@ -40,15 +36,6 @@ pub fn has_python() {
         found.is_ok_and(|found| found.status.success()),
         "python3 is missing: `cargo xtask test` installs it"
     );
-}
-
-/// Asks until the answer is yes.
-pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < LIMIT, "not within {LIMIT:?}: {what}");
-        thread::park_timeout(Duration::from_millis(10));
-    }
 }
 
 /// A folder, and what runs in it.

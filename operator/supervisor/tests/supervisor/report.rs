@@ -2,122 +2,21 @@
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::Write as _,
     net::{SocketAddr, TcpListener, TcpStream},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU16, Ordering},
-    },
+    sync::{Arc, Mutex},
     thread,
     time::Duration,
 };
 
 use nix::sys::signal::Signal;
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use rustls::{
-    ServerConfig, ServerConnection, StreamOwned,
-    pki_types::{CertificateDer, PrivateKeyDer},
-};
+use scavenger_reporting::testing;
 use scavenger_schema::supervision::{LiveReport, Stop};
 
 use crate::harness::{Bench, eventually, lives};
 
-#[derive(Debug, Clone)]
-pub struct Request {
-    path: String,
-    token: String,
-    report: LiveReport,
-}
-
 /// The operator, as far as a supervisor sees it.
-pub struct Server {
-    pub url: String,
-    pub ca: String,
-    requests: Arc<Mutex<Vec<Request>>>,
-    status: Arc<AtomicU16>,
-    answer: Arc<Mutex<&'static str>>,
-}
-
-impl Server {
-    pub fn start() -> Self {
-        let ca_key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let ca = params.self_signed(&ca_key).unwrap();
-        let issuer = Issuer::new(params, ca_key);
-        let key = KeyPair::generate().unwrap();
-        let certificate =
-            CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
-        let chain: Vec<CertificateDer<'static>> = vec![certificate.der().clone()];
-        let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config =
-            ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
-        let config = Arc::new(config.with_no_client_auth().with_single_cert(chain, key).unwrap());
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = Self {
-            url: format!("https://localhost:{}/reports", listener.local_addr().unwrap().port()),
-            ca: ca.pem(),
-            requests: Arc::default(),
-            status: Arc::new(AtomicU16::new(200)),
-            answer: Arc::new(Mutex::new("{}")),
-        };
-        let (requests, status, answer) =
-            (Arc::clone(&server.requests), Arc::clone(&server.status), Arc::clone(&server.answer));
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                // A client that trusts nobody hangs up: no request then.
-                if let Some((request, mut stream)) = read(stream, &config) {
-                    let (status, answer) = (status.load(Ordering::SeqCst), *answer.lock().unwrap());
-                    let length = answer.len();
-                    requests.lock().unwrap().push(request);
-                    let head = format!(
-                        "HTTP/1.1 {status} X\r\nlocation: /elsewhere\r\ncontent-length: {length}\r\n"
-                    );
-                    stream.write_all(format!("{head}connection: close\r\n\r\n{answer}").as_bytes()).ok();
-                    stream.conn.send_close_notify();
-                    stream.flush().ok();
-                }
-            }
-        });
-        server
-    }
-
-    pub fn requests(&self) -> Vec<Request> {
-        self.requests.lock().unwrap().clone()
-    }
-
-    fn answer(&self, status: u16, answer: &'static str) {
-        *self.answer.lock().unwrap() = answer;
-        self.status.store(status, Ordering::SeqCst);
-    }
-}
-
-type Tls = StreamOwned<ServerConnection, TcpStream>;
-
-fn read(stream: TcpStream, config: &Arc<ServerConfig>) -> Option<(Request, Tls)> {
-    let mut stream = StreamOwned::new(ServerConnection::new(Arc::clone(config)).ok()?, stream);
-    let mut text = String::new();
-    let mut part = [0; 4096];
-    loop {
-        let count = stream.read(&mut part).ok().filter(|count| *count > 0)?;
-        text.push_str(std::str::from_utf8(&part[..count]).unwrap());
-        let Some((head, body)) = text.split_once("\r\n\r\n") else { continue };
-        let header = |name: &str| {
-            let line = |line: &str| {
-                let (key, value) = line.split_once(':')?;
-                key.eq_ignore_ascii_case(name).then(|| value.trim().to_owned())
-            };
-            head.lines().find_map(line).unwrap_or_else(|| panic!("no header {name} in {head:?}"))
-        };
-        if body.len() == header("content-length").parse::<usize>().unwrap() {
-            assert_eq!(header("content-type"), "application/json");
-            let path = head.split(' ').nth(1).unwrap().to_owned();
-            let report = serde_json::from_str(body).unwrap();
-            return Some((Request { path, token: header("authorization"), report }, stream));
-        }
-    }
-}
+pub type Server = testing::Server<LiveReport>;
 
 /// A workload that writes a checkpoint each time `next` appears.
 pub const STEPS: &str = "trap 'echo asked >> got' USR1; trap 'exit 143' TERM; echo $$ > ready; \

@@ -54,9 +54,9 @@ impl Schedule {
         self.news = true;
     }
 
-    /// Notes that a checkpoint was asked for: somebody waits for it, so the next news are reported at once.
-    pub fn asked(&mut self, now: Instant) {
-        self.earliest = now;
+    /// Notes that somebody waits for the next news: they are reported at this time.
+    pub fn asked(&mut self, at: Instant) {
+        self.earliest = at;
     }
 
     /// Notes that a report is made now; news that come from here on are for the next one.
