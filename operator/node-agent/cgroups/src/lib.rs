@@ -3,5 +3,9 @@
 //! | module | holds | I/O |
 //! |---|---|---|
 //! | [`weight`] | from a request to the weight of the pod's cgroup | no |
+//! | [`tree`] | where the cgroup of each pod is | names of folders |
+//! | [`cpu`] | one cgroup: how it becomes idle, and how it gets its weight back | its files |
 
+pub mod cpu;
+pub mod tree;
 pub mod weight;

@@ -1,7 +1,7 @@
 //! From the request of a pod to the weight of its cgroup, as the kubelet calculates it.
 //!
-//! The kubelet does so since it knows cgroup v2, and up to 1.37. It is about the cgroup of a **pod**: the runtime gives those
-//! of containers their weights, and newer runtimes convert in another way.
+//! This holds from Kubernetes 1.31 to 1.37, and for the cgroups of pods. The weights of containers are written by the runtime,
+//! and newer runtimes convert in another way.
 
 /// The least `cpu.shares` that the kernel knows: those of a pod that requests nothing.
 pub const LEAST_SHARES: u64 = 2;
