@@ -8,9 +8,10 @@ use crate::{cache, chart, docs, generate, lint, paths, release, rules, shell, te
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
-const CRATES: [&str; 16] = [
+const CRATES: [&str; 17] = [
     "scavenger-vocabulary",
     "scavenger-cgroups",
+    "scavenger-node-agent",
     "scavenger-planner",
     "scavenger-simulator",
     "scavenger-supervisor",

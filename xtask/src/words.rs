@@ -49,9 +49,10 @@ const SQL: [&str; 6] = ["select ", "insert ", "update ", "delete ", "with ", "id
 const MIGRATIONS: &str = "schema/migrations/";
 
 /// Folders of code whose strings are messages.
-const CODE: [&str; 13] = [
+const CODE: [&str; 14] = [
     "gromacs-submitter/src",
     "operator/node-agent/cgroups/src",
+    "operator/node-agent/src",
     "operator/planner/src",
     "operator/reporting/src",
     "operator/src",

@@ -1,0 +1,162 @@
+//! The thread that keeps the cgroups of listed pods idle.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{
+        PoisonError,
+        mpsc::{self, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+
+use scavenger_cgroups::{
+    cpu::{Cgroup, Done, Wish},
+    tree::Tree,
+};
+use scavenger_schema::node_agent::NodePod;
+
+use crate::{
+    Problem,
+    ask::{self, Failed},
+    cli::Arguments,
+    keeper::Keeper,
+    say,
+};
+
+/// Where cgroups are mounted.
+const MOUNTS: &str = "/sys/fs/cgroup";
+
+/// A message to the thread.
+#[derive(Debug)]
+pub enum News {
+    /// A new list of the operator's.
+    List(Vec<NodePod>),
+    /// A signal to end came.
+    Stop,
+    /// The thread that asks has ended.
+    NobodyAsks,
+}
+
+/// Keeps the cgroups until a signal to end.
+#[must_use]
+pub fn run(tree: Option<PathBuf>, arguments: Arguments) -> ExitCode {
+    let every = arguments.look_every;
+    let to = arguments.to();
+    let (send, news) = mpsc::channel();
+    let failed = Failed::default();
+    let stop = send.clone();
+    let handled = ctrlc::set_handler(move || drop(stop.send(News::Stop)));
+    let started = ask::start(to, send, Failed::clone(&failed));
+    let problem = handled.err().map(|error| error.to_string());
+    if let Some(problem) = problem.or_else(|| Some(started.err()?.to_string())) {
+        say(&format!("cannot start: {problem}"));
+        return ExitCode::FAILURE;
+    }
+    let keeper = Keeper::new(every);
+    let mut agent = Agent { tree, keeper, failed, problem: Problem::default() };
+    let (mut everything, mut next) = (Instant::now(), Instant::now());
+    loop {
+        let listed = match news.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(News::List(pods)) => Some(pods),
+            Ok(News::Stop) => return agent.stop(),
+            Ok(News::NobodyAsks) | Err(RecvTimeoutError::Disconnected) => {
+                say(
+                    "the thread that asks has ended, which is a defect; the next start takes over the cgroups",
+                );
+                return ExitCode::FAILURE;
+            }
+            Err(RecvTimeoutError::Timeout) => None,
+        };
+        let now = Instant::now();
+        let is_everything = listed.is_some() || now >= everything;
+        if let Some(pods) = listed {
+            agent.keeper.list(pods, now);
+        }
+        agent.look(is_everything);
+        if is_everything {
+            everything = now + every;
+        }
+        next = agent.keeper.next(now).min(everything);
+    }
+}
+
+/// Gives back every weight.
+#[must_use]
+pub fn restore(tree: Option<PathBuf>) -> ExitCode {
+    let keeper = Keeper::new(Duration::MAX);
+    Agent { tree, keeper, failed: Failed::default(), problem: Problem::default() }.stop()
+}
+
+struct Agent {
+    tree: Option<PathBuf>,
+    keeper: Keeper,
+    failed: Failed,
+    problem: Problem,
+}
+
+impl Agent {
+    /// Looks at all cgroups of pods, or only at those that are awaited, and changes them.
+    fn look(&mut self, is_everything: bool) {
+        let found = self.pods();
+        let problem = found.as_ref().err().cloned();
+        if let Some(problem) = self.problem.is(problem) {
+            say(&format!("{problem}; no cgroup is changed"));
+        }
+        if let Ok(pods) = &found {
+            self.keeper.found(pods);
+            for (uid, path) in pods {
+                if (is_everything || self.keeper.awaits(uid))
+                    && let Some(wish) = self.keeper.wish(uid)
+                    && let Some(result) = fulfil(path, wish)
+                    && let Some(line) = self.keeper.done(uid, result)
+                {
+                    say(&line);
+                }
+            }
+        }
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = self.keeper.failed(found.is_ok());
+    }
+
+    /// Gives back every weight.
+    fn stop(mut self) -> ExitCode {
+        let pods = match self.pods() {
+            Ok(pods) => pods,
+            Err(problem) => {
+                say(&format!("{problem}; no weight is given back"));
+                return ExitCode::FAILURE;
+            }
+        };
+        let mut failed = Vec::new();
+        for (uid, path) in pods {
+            match fulfil(&path, self.keeper.last_wish(&uid)) {
+                Some(Err(problem)) => failed.push((uid, problem)),
+                Some(done) => self.keeper.done(&uid, done).iter().for_each(|line| say(line)),
+                None => {}
+            }
+        }
+        let Some((uid, problem)) = failed.first() else { return ExitCode::SUCCESS };
+        say(&format!("cannot give back the weights of {} pods, such as {uid}: {problem}", failed.len()));
+        ExitCode::FAILURE
+    }
+
+    fn pods(&self) -> Result<BTreeMap<String, PathBuf>, String> {
+        let tree = match &self.tree {
+            Some(path) => Tree::at(path.clone()),
+            None => Tree::find(Path::new(MOUNTS)).ok_or_else(|| {
+                format!("there is neither kubepods.slice nor kubepods in {MOUNTS}; set --tree")
+            })?,
+        };
+        tree.pods().map_err(|error| format!("cannot read the cgroups of pods: {error}"))
+    }
+}
+
+/// None if the cgroup was removed meanwhile.
+fn fulfil(path: &Path, wish: Wish) -> Option<Result<Done, String>> {
+    let result = Cgroup::open(path).and_then(|cgroup| cgroup.fulfil(wish));
+    match result {
+        Err(_) if !path.exists() => None,
+        result => Some(result.map_err(|error| error.to_string())),
+    }
+}
