@@ -191,7 +191,7 @@ fn kind(name: &str) -> &'static str {
         ("operators", &["scavenger-opera"]),
         (
             "other programs of the project",
-            &["gromacs-submitt", "scavenger-tuner", "scavenger-super", "scavenger-count"],
+            &["gromacs-submitt", "scavenger-tuner", "scavenger-super", "scavenger-node-", "scavenger-count"],
         ),
         ("GROMACS and Postgres", &["gmx", "postgres", "psql", "pg_", "initdb"]),
     ];

@@ -131,6 +131,8 @@ pub(crate) enum Image {
     GromacsSubmitter,
     /// The supervisor, which is copied into pods
     Supervisor,
+    /// The agent of a node
+    NodeAgent,
     /// The demo workload
     Counter,
     /// The demo workload beside Debian's mpirun and bash, for the tests
@@ -216,6 +218,7 @@ impl Image {
             Self::Tuner => "tuner",
             Self::GromacsSubmitter => "gromacs-submitter",
             Self::Supervisor => "supervisor",
+            Self::NodeAgent => "node-agent",
             Self::Counter => "counter",
             Self::CounterMpirun => "counter-mpirun",
             Self::Gromacs => "gromacs",
@@ -243,6 +246,7 @@ impl Image {
             Self::Tuner => program("scavenger-tuner", "scavenger-tuner"),
             Self::GromacsSubmitter => program("gromacs-submitter", "gromacs-submitter"),
             Self::Supervisor => linked("scavenger-supervisor", "scavenger-supervisor", Linking::Static),
+            Self::NodeAgent => linked("scavenger-node-agent", "scavenger-node-agent", Linking::Static),
             Self::Counter | Self::CounterMpirun => program("scavenger-counter", "scavenger-counter"),
             Self::Gromacs | Self::GromacsWrapped | Self::Postgres => Content::Packages,
         }
@@ -270,7 +274,7 @@ impl Image {
     /// Its lowest layer, if it is of Debian packages. Our programs share one.
     pub(super) fn debian(self, architecture: Architecture) -> Option<Recipe> {
         let recipe = match self {
-            Self::Supervisor => return None,
+            Self::Supervisor | Self::NodeAgent => return None,
             Self::Gromacs | Self::GromacsWrapped => Recipe {
                 architecture,
                 suite: Suite::Bookworm,
@@ -334,7 +338,7 @@ impl Image {
     pub(super) fn files(self) -> Vec<NewFile> {
         let text = |path: &str, content: &str| NewFile::new(path, 0o644, content.as_bytes());
         match self {
-            Self::Gromacs | Self::Supervisor => Vec::new(),
+            Self::Gromacs | Self::Supervisor | Self::NodeAgent => Vec::new(),
             Self::GromacsWrapped => vec![NewFile::new("usr/local/bin/gmx", 0o755, WRAPPER.as_bytes())],
             Self::Postgres => vec![
                 text("etc/passwd", &passwd("postgres", POSTGRES_USER, "/var/lib/postgresql")),
@@ -432,6 +436,7 @@ mod tests {
                 &format!("scavenger.dev/tuner:{ours}"),
                 &format!("scavenger.dev/gromacs-submitter:{ours}"),
                 &format!("scavenger.dev/supervisor:{ours}"),
+                &format!("scavenger.dev/node-agent:{ours}"),
                 &format!("scavenger.dev/counter:{ours}"),
                 "scavenger.dev/gromacs:2022.5",
                 "scavenger.dev/postgres:15",
@@ -462,11 +467,14 @@ mod tests {
     }
 
     #[test]
-    fn the_supervisor_is_alone_in_its_image() {
-        let image = Image::Supervisor;
-        assert_eq!(image.program().unwrap().linking, Linking::Static);
-        assert!(image.debian(HERE).is_none() && image.files().is_empty());
-        assert_eq!(image.run_config()["Entrypoint"][0], "/scavenger-supervisor");
+    fn a_static_program_is_alone_in_its_image() {
+        for (image, entrypoint) in
+            [(Image::Supervisor, "/scavenger-supervisor"), (Image::NodeAgent, "/scavenger-node-agent")]
+        {
+            assert_eq!(image.program().unwrap().linking, Linking::Static);
+            assert!(image.debian(HERE).is_none() && image.files().is_empty());
+            assert_eq!(image.run_config()["Entrypoint"][0], entrypoint);
+        }
     }
 
     #[test]
