@@ -24,7 +24,7 @@ fn complaint(output: &Output) -> String {
 
 #[test]
 fn a_flag_that_can_not_be_used_ends_it_with_status_2_and_is_named() {
-    let cases: [(&[&str], &str); 25] = [
+    let cases: [(&[&str], &str); 26] = [
         (&["run", "--lease-name", ""], "--lease-name"),
         (&["run", "--lease-name", "Bad Name"], "--lease-name"),
         (&["run", "--lease-namespace", "a.b"], "--lease-namespace"),
@@ -34,6 +34,7 @@ fn a_flag_that_can_not_be_used_ends_it_with_status_2_and_is_named() {
         (&["run", "--listen", "8080"], "--listen"),
         (&["run", "--reports-listen", "8443"], "--reports-listen"),
         (&["run", "--reports-listen", "none"], "--reports-listen"),
+        (&["run", "--node-agent-namespace", "Bad Name"], "--node-agent-namespace"),
         (&["run", "--concurrency", "0"], "--concurrency"),
         (&["run", "--concurrency", "many"], "--concurrency"),
         (&["run", "--max-watch-age", "3"], "--max-watch-age"),
@@ -63,6 +64,7 @@ fn variables_are_checked_as_flags_are() {
         ("SCAVENGER_OPERATOR_LEASE_NAME", "Bad Name"),
         ("SCAVENGER_OPERATOR_LEASE_NAMESPACE", "Bad Name"),
         ("SCAVENGER_OPERATOR_REPORTS_LISTEN", "on"),
+        ("SCAVENGER_OPERATOR_NODE_AGENT_NAMESPACE", "a.b"),
         ("SCAVENGER_OPERATOR_CONCURRENCY", "-1"),
         ("SCAVENGER_OPERATOR_MAX_WATCH_AGE", "a while"),
     ] {

@@ -37,6 +37,9 @@ pub const OPERATOR: &str = "scavenger-operator";
 /// Who frees capacity while no operator works, as it names itself.
 pub const GUARD: &str = "scavenger-guard";
 
+/// Service account of the agents of nodes, and the usual name of their namespace.
+pub const NODE_AGENT: &str = "scavenger-node-agent";
+
 /// ConfigMap in the operator's namespace: what is known of the use of nodes (accounting Usage).
 pub const NODE_USE: &str = "scavenger-node-use";
 

@@ -50,6 +50,19 @@ pub(super) struct Options {
     #[arg(value_parser = reports_listen, help_heading = "Connection")]
     reports_listen: ReportsListen,
 
+    /// Namespace of the agents of nodes, if there are any
+    ///
+    /// Pods of this namespace that run as the ServiceAccount `scavenger-node-agent` learn which pods of ScavengerJobs their
+    /// nodes have. They ask at the address of `--reports-listen`.
+    #[arg(
+        long,
+        env = "SCAVENGER_OPERATOR_NODE_AGENT_NAMESPACE",
+        default_value = names::NODE_AGENT,
+        value_name = "NAMESPACE"
+    )]
+    #[arg(value_parser = super::namespace, help_heading = "Connection")]
+    node_agent_namespace: String,
+
     /// Calls to the API server that run at the same time
     #[arg(long, env = "SCAVENGER_OPERATOR_CONCURRENCY", default_value_t = 32, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024), help_heading = "Connection")]
@@ -193,6 +206,7 @@ pub(super) async fn exec(options: Options) -> anyhow::Result<()> {
             listener,
             client: client.clone(),
             namespace: namespace.clone(),
+            agents: options.node_agent_namespace,
             leadership: election.state.clone(),
             metrics: Arc::clone(&metrics),
         };

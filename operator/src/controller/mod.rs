@@ -42,7 +42,7 @@ use crate::{
     node_use::{Memory, Store},
     observe::{self, Reporting, Watched, progress::Progress},
     pool,
-    reports::{Link, Report},
+    reports::{Link, Nodes, Report},
 };
 
 /// Messages that may wait for the loop. A watch that is faster than the loop waits; nothing is dropped.
@@ -133,14 +133,18 @@ struct View {
     messages: mpsc::Receiver<Message>,
     /// Kinds that have no complete list yet.
     unlisted: BTreeSet<Watched>,
+    /// What the agents of nodes are told.
+    nodes: Nodes,
     _watches: JoinSet<()>,
 }
 
 impl View {
-    fn start(client: &Client, reporting: &Reporting) -> Self {
+    fn start(client: &Client, reporting: &Reporting, link: &Link) -> Self {
+        link.begin();
         let (sender, messages) = mpsc::channel(CHANNEL);
         let watches = observe::start(client, &sender, reporting);
-        Self { planner: Planner::default(), messages, unlisted: Watched::ALL.into(), _watches: watches }
+        let (unlisted, nodes) = (Watched::ALL.into(), link.nodes.clone());
+        Self { planner: Planner::default(), messages, unlisted, nodes, _watches: watches }
     }
 
     /// True if enough is known to plan: all, but for kinds that are not vital and cannot be listed or watched.
@@ -160,7 +164,10 @@ impl View {
         for _ in 0..BATCH {
             let Some(message) = next else { break };
             match message {
-                Message::Seen(observation) => self.planner.observe(observation, now()),
+                Message::Seen(observation) => {
+                    self.nodes.see(&observation);
+                    self.planner.observe(observation, now());
+                }
                 // While it lists again, what was known of a kind that is not vital is good enough.
                 Message::Listing(watched) if !watched.is_vital() => {}
                 Message::Listing(watched) => {
@@ -291,8 +298,7 @@ impl Controller {
                 self.health.progress.begin();
                 self.health.set_ready(false);
                 self.metrics.leads(true);
-                self.reports.begin();
-                View::start(&self.watching, &reporting)
+                View::start(&self.watching, &reporting, &self.reports)
             });
             let is_blind = self.is_blind(&mut failing);
             if is_blind || !view.can_plan(&failing) {
@@ -318,8 +324,7 @@ impl Controller {
                     // As after a restart: what was planned in the old view is not begun, and what is under way is cut
                     // off, so that no answer of it is taken for one to the new view.
                     (line, under_way) = (Line::default(), JoinSet::new());
-                    self.reports.begin();
-                    *view = View::start(&self.watching, &reporting);
+                    *view = View::start(&self.watching, &reporting, &self.reports);
                     wake_at = None;
                     continue;
                 }
@@ -337,6 +342,7 @@ impl Controller {
             executor.set_busy(line.waits());
             self.reports.serve(&view.planner.supervised_namespaces());
             self.reports.requests.ask(view.planner.asked_for_checkpoint());
+            self.reports.nodes.publish();
             pool_status.offer(&view.planner, &self.metrics);
             memory.offer(&view.planner);
         }

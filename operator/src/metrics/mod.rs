@@ -2,6 +2,7 @@
 
 mod by_use;
 mod measured;
+mod node_agents;
 mod pool;
 mod reports;
 
@@ -23,7 +24,7 @@ use scavenger_planner::{
 };
 use scavenger_program::metrics::{self as program, Process};
 
-use self::reports::ReportMetrics;
+use self::{node_agents::NodeAgentMetrics, reports::ReportMetrics};
 use crate::observe::progress::Progress;
 use by_use::ByUse;
 use measured::RunTime;
@@ -107,6 +108,8 @@ pub(crate) struct Metrics {
     without_checkpoint: Counter,
     /// Of the endpoint for supervisors.
     pub(crate) reports: ReportMetrics,
+    /// Of the endpoint for the agents of nodes.
+    pub(crate) node_agents: NodeAgentMetrics,
     run_time: RunTime,
 }
 
@@ -153,6 +156,7 @@ impl Metrics {
             lost_work: Family::default(),
             without_checkpoint: Counter::default(),
             reports: ReportMetrics::default(),
+            node_agents: NodeAgentMetrics::default(),
             run_time: RunTime::default(),
         };
         metrics.register();
@@ -262,6 +266,7 @@ impl Metrics {
         self.pool.register(&mut registry);
         self.by_use.register(&mut registry);
         self.reports.register(&mut registry);
+        self.node_agents.register(&mut registry);
         self.run_time.register(&mut registry);
         self.register_ages(&mut registry);
         program::register_build(&mut registry, env!("CARGO_PKG_VERSION"));

@@ -51,6 +51,7 @@ fn filled() -> Metrics {
     drop(metrics.undecodable.get_or_create(&KindLabel { kind: "any" }));
     drop(metrics.watch_age.get_or_create(&KindLabel { kind: "any" }));
     metrics.reports.answered("taken");
+    metrics.node_agents.answered("taken");
     metrics.reports.reviewed("known");
     metrics.reports.connection_refused("full");
     metrics.reports.checkpoint("lab".to_owned());

@@ -1,4 +1,5 @@
-//! The ConfigMaps from which pods learn whom to trust: one in each namespace with supervised ScavengerJobs.
+//! The ConfigMaps from which pods learn whom to trust: one in each namespace with supervised ScavengerJobs, and one in that of
+//! the agents of nodes, if there is one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +14,10 @@ use tokio::{sync::watch, time::Instant};
 use tracing::warn;
 
 use super::{CA, Clock};
-use crate::{config_map::bring, leader::Leadership};
+use crate::{
+    config_map::{Error, bring},
+    leader::Leadership,
+};
 
 /// The ConfigMap's key: the file's name in the pod.
 pub(crate) const KEY: &str = "ca.crt";
@@ -41,14 +45,21 @@ struct Done {
 /// Writes the ConfigMaps, as long as this replica leads.
 pub(super) struct Bundles {
     client: Client,
+    /// Namespace of the agents of nodes.
+    agents: String,
     leadership: watch::Receiver<Leadership>,
     clock: Clock,
     done: BTreeMap<String, Done>,
 }
 
 impl Bundles {
-    pub(super) fn new(client: &Client, leadership: watch::Receiver<Leadership>, clock: Clock) -> Self {
-        Self { client: client.clone(), leadership, clock, done: BTreeMap::new() }
+    pub(super) fn new(
+        client: &Client,
+        agents: String,
+        leadership: watch::Receiver<Leadership>,
+        clock: Clock,
+    ) -> Self {
+        Self { client: client.clone(), agents, leadership, clock, done: BTreeMap::new() }
     }
 
     pub(super) async fn run(
@@ -57,7 +68,8 @@ impl Bundles {
         mut bundle: watch::Receiver<Option<Arc<str>>>,
     ) {
         loop {
-            let wanted = namespaces.borrow_and_update().clone();
+            let mut wanted = namespaces.borrow_and_update().clone();
+            wanted.insert(self.agents.clone());
             let trusted = bundle.borrow_and_update().clone();
             let now = (self.clock)();
             let leads = self.leadership.borrow_and_update().holds(now.at);
@@ -100,6 +112,12 @@ impl Bundles {
         .await;
         let pause = match brought {
             Ok(Ok(())) => LOOKED_AT_EVERY,
+            // Most clusters have no agents, and who installs them does not say so to the operator.
+            Ok(Err(Error::Kube(kube::Error::Api(status))))
+                if namespace == self.agents && status.code == 404 =>
+            {
+                TRIED_EVERY
+            }
             Ok(Err(error)) => {
                 let error = error.to_string();
                 warn!(

@@ -11,17 +11,23 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use jiff::{SignedDuration, Timestamp};
-use scavenger_schema::supervision::{Answer, Checkpoint, LiveReport};
+use scavenger_schema::{
+    node_agent::{self, HOLD_SECONDS, NodeReport},
+    supervision::{Answer, Checkpoint, LiveReport},
+};
+use serde::de::DeserializeOwned;
 use tokio::sync::{
     mpsc::{self, error::TrySendError},
     watch,
 };
 
 use super::{
-    Clock, Report, Requests,
+    Clock, Ends, Report, Requests,
+    nodes::{Asked, Nodes},
     pace::Pace,
     reviews::{Reviews, Stranger},
-    token::Pod,
+    server::Stay,
+    token::{Pod, Sender},
 };
 use crate::{leader::Leadership, metrics::Metrics};
 
@@ -31,11 +37,20 @@ pub(super) const PATH: &str = "/reports";
 /// A report has 150 bytes.
 const LONGEST_BODY: usize = 4096;
 
+/// What an agent says names each pod of its node by 39 bytes at most: no node has more than some hundred.
+const LONGEST_BODY_OF_AGENT: usize = 32 * 1024;
+
 /// A body that takes longer is not waited for.
 const BODY_WITHIN: Duration = Duration::from_secs(3);
 
 /// Reports of one pod: one in so long, and three at once after a pause. The supervisor sends one a minute.
 const REPORTS: (Duration, u32) = (Duration::from_secs(10), 3);
+
+/// Requests of the agent of one node: one in so long, and ten at once after a pause. Between two changes it has one.
+const OF_AGENT: (Duration, u32) = (Duration::from_secs(1), 10);
+
+/// How long an agent waits that is told nothing new.
+const HOLD: Duration = Duration::from_secs(HOLD_SECONDS);
 
 /// When to come again to a loop that has too much to do.
 const LATER: Duration = Duration::from_secs(10);
@@ -108,36 +123,70 @@ pub(super) struct Desk {
     reviews: Reviews,
     reports: mpsc::Sender<Report>,
     requests: Requests,
+    nodes: Nodes,
     clock: Clock,
     metrics: Arc<Metrics>,
     pace: Mutex<Pace<String>>,
+    pace_of_agents: Mutex<Pace<String>>,
+}
+
+/// Where requests go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Reports,
+    Nodes,
+}
+
+impl Place {
+    fn at(path: &str) -> Option<Self> {
+        match path {
+            PATH => Some(Self::Reports),
+            node_agent::PATH => Some(Self::Nodes),
+            _ => None,
+        }
+    }
 }
 
 impl Desk {
     pub(super) fn new(
         leadership: watch::Receiver<Leadership>,
         reviews: Reviews,
-        (reports, requests): (mpsc::Sender<Report>, Requests),
+        ends: &Ends,
         clock: Clock,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let pace = Mutex::new(Pace::new(REPORTS.0, REPORTS.1));
-        Self { leadership, reviews, reports, requests, clock, metrics, pace }
+        Self {
+            leadership,
+            reviews,
+            reports: ends.reports.clone(),
+            requests: ends.requests.clone(),
+            nodes: ends.nodes.clone(),
+            clock,
+            metrics,
+            pace: Mutex::new(Pace::new(REPORTS.0, REPORTS.1)),
+            pace_of_agents: Mutex::new(Pace::new(OF_AGENT.0, OF_AGENT.1)),
+        }
     }
 
-    /// Answers a request. The answer to a report that was taken is `{"checkpoint": true}` if its pod shall write one.
+    /// Answers a request. The answer to a report that was taken is `{"checkpoint": true}` if its pod shall write one; to an
+    /// agent's, the pods of its node.
     pub(super) async fn answer<B>(&self, peer: IpAddr, request: Request<B>) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
-        let taken = self.take(peer, request).await;
-        self.metrics.reports.answered(taken.as_ref().map_or_else(|refusal| refusal.word(), |_| "taken"));
+        let place = Place::at(request.uri().path());
+        let taken = self.take(peer, place, request).await;
+        let word = taken.as_ref().map_or_else(|refusal| refusal.word(), |_| "taken");
+        match place {
+            Some(Place::Nodes) => self.metrics.node_agents.answered(word),
+            _ => self.metrics.reports.answered(word),
+        }
         let (status, body) = match &taken {
-            Ok(answer) => (StatusCode::OK, serde_json::to_vec(answer).unwrap_or_default()),
+            Ok(body) => (StatusCode::OK, body.clone()),
             // The status says it all, and nothing of the request is repeated.
-            Err(refusal) => (refusal.status(), Vec::new()),
+            Err(refusal) => (refusal.status(), Bytes::new()),
         };
-        let mut response = Response::new(Full::new(body.into()));
+        let mut response = Response::new(Full::new(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
         if taken.is_ok() {
@@ -150,7 +199,7 @@ impl Desk {
         response
     }
 
-    async fn take<B>(&self, peer: IpAddr, request: Request<B>) -> Result<Answer, Refusal>
+    async fn take<B>(&self, peer: IpAddr, place: Option<Place>, request: Request<B>) -> Result<Bytes, Refusal>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
     {
@@ -159,28 +208,45 @@ impl Desk {
         if !self.requests.are_known() {
             return Err(Refusal::NotReady);
         }
-        if request.uri().path() != PATH {
-            return Err(Refusal::NoSuchPath);
-        }
+        let place = place.ok_or(Refusal::NoSuchPath)?;
         if request.method() != Method::POST {
             return Err(Refusal::NoSuchMethod);
         }
         let token = bearer(&request).ok_or(Refusal::Unauthenticated)?;
-        let pod = self.reviews.pod(token, peer).await.map_err(|stranger| match stranger {
+        let sender = self.reviews.sender(token, peer).await.map_err(|stranger| match stranger {
             Stranger::Refused => Refusal::Unauthenticated,
             Stranger::TooMany(wait) => Refusal::TooManyTokens(wait),
             Stranger::Unanswered => Refusal::ReviewFailed,
         })?;
-        let arrived = (self.clock)();
-        let passed = {
-            let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
-            pace.pass(pod.uid.clone(), arrived.at)
-        };
-        passed.map_err(Refusal::TooOften)?;
-        let said = body(request.into_body()).await?;
+        match (place, &*sender) {
+            (Place::Reports, Sender::Pod(pod)) => {
+                self.pass(&self.pace, &pod.uid)?;
+                let said = body(request.into_body(), LONGEST_BODY).await?;
+                self.hear(pod, &said)
+            }
+            (Place::Nodes, Sender::Node(node)) => {
+                self.pass(&self.pace_of_agents, node)?;
+                let stay = request.extensions().get::<Stay>().cloned();
+                let said = body(request.into_body(), LONGEST_BODY_OF_AGENT).await?;
+                self.tell(node, &said, stay).await
+            }
+            (Place::Reports, Sender::Node(_)) | (Place::Nodes, Sender::Pod(_)) => {
+                Err(Refusal::Unauthenticated)
+            }
+        }
+    }
+
+    fn pass(&self, pace: &Mutex<Pace<String>>, key: &str) -> Result<(), Refusal> {
+        let now = (self.clock)().at;
+        let mut pace = pace.lock().unwrap_or_else(PoisonError::into_inner);
+        pace.pass(key.to_owned(), now).map_err(Refusal::TooOften)
+    }
+
+    /// Takes the report of a pod.
+    fn hear(&self, pod: &Pod, said: &LiveReport) -> Result<Bytes, Refusal> {
         // Waiting for the review and the body took time in which the Lease can have gone.
         self.must_lead()?;
-        let report = report(&pod, &said, (self.clock)().time);
+        let report = report(pod, said, (self.clock)().time);
         // What is full answers so: the supervisor keeps its news and sends them again. If an older report were dropped
         // instead, its pod would believe that it was taken.
         let checkpoint = self.requests.ask_for_more(&pod.uid, report.checkpoint);
@@ -188,7 +254,31 @@ impl Desk {
             TrySendError::Full(_) => Refusal::Busy,
             TrySendError::Closed(_) => Refusal::NotLeader,
         })?;
-        Ok(Answer { checkpoint })
+        Ok(serde_json::to_vec(&Answer { checkpoint }).unwrap_or_default().into())
+    }
+
+    /// Tells the agent of a node which pods are there, as soon as that is news.
+    async fn tell(&self, node: &str, said: &NodeReport, stay: Option<Stay>) -> Result<Bytes, Refusal> {
+        self.must_lead()?;
+        let changed = match self.nodes.ask(node, said, (self.clock)().at) {
+            Asked::Unknown => return Err(Refusal::NotReady),
+            Asked::Answer(body) => return Ok(body),
+            Asked::Held(changed) => changed,
+        };
+        if let Some(stay) = stay {
+            stay.hold(HOLD);
+        }
+        let mut leadership = self.leadership.clone();
+        let is_lost =
+            async { leadership.wait_for(|now| !matches!(now, Leadership::Leader { .. })).await.map(drop) };
+        tokio::select! {
+            _ended = changed => {}
+            // An election that has ended says so no more.
+            _lost = is_lost => return Err(Refusal::NotLeader),
+            () = tokio::time::sleep(HOLD) => {}
+        }
+        self.must_lead()?;
+        self.nodes.answer(node).ok_or(Refusal::NotReady)
     }
 
     fn must_lead(&self) -> Result<(), Refusal> {
@@ -205,11 +295,12 @@ fn bearer<B>(request: &Request<B>) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("Bearer") && values.next().is_none()).then(|| token.trim())
 }
 
-async fn body<B>(body: B) -> Result<LiveReport, Refusal>
+async fn body<T, B>(body: B, longest: usize) -> Result<T, Refusal>
 where
+    T: DeserializeOwned,
     B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
 {
-    let collected = tokio::time::timeout(BODY_WITHIN, Limited::new(body, LONGEST_BODY).collect()).await;
+    let collected = tokio::time::timeout(BODY_WITHIN, Limited::new(body, longest).collect()).await;
     let collected = collected.map_err(|_| Refusal::TooSlow)?;
     let bytes = collected.map_err(|error| {
         if error.is::<LengthLimitError>() { Refusal::TooLarge } else { Refusal::Malformed }

@@ -1,17 +1,20 @@
-//! Takes the reports of supervisors, which run in the pods of ScavengerJobs.
+//! Takes the reports of supervisors, which run in the pods of ScavengerJobs, and tells the agents of nodes which of these
+//! pods they have.
 //!
 //! ```text
-//! supervisor ──HTTPS──▶ server ──▶ desk ──Report──▶ controller
-//!                         ▲         │ ▲                 │
-//!           certificate   │   token │ │ Requests        │ Namespaces
-//!                       keeper    reviews               ▼
-//!                         └──────────bundle─────────▶ bundles ──▶ ConfigMaps
+//! supervisor ─┐                        ┌─Report──▶
+//!             ├─HTTPS──▶ server ──▶ desk          controller
+//! agent ──────┘            ▲         │ ▲─Requests, Nodes─┤
+//!           certificate    │   token │                   │ Namespaces
+//!                        keeper    reviews               ▼
+//!                          └──────────bundle─────────▶ bundles ──▶ ConfigMaps
 //! ```
 //!
 //! | file | does |
 //! |---|---|
 //! | `server` | connections: TLS, deadlines, limits |
 //! | `desk` | one request: who may say what, and what is believed of it |
+//! | `nodes` | the pods of each node, for its agent |
 //! | `reviews` | whose token it is: the cache, and the budget of TokenReviews |
 //! | `pace` | how often something may happen, per key |
 //! | `token` | tokens and TokenReviews as values |
@@ -27,6 +30,7 @@ mod authority;
 mod bundles;
 mod desk;
 mod keeper;
+mod nodes;
 mod pace;
 mod reviews;
 mod server;
@@ -48,7 +52,7 @@ use tokio::{
 };
 use tracing::info;
 
-pub(crate) use self::{bundles::KEY as CA_KEY, token::AUDIENCE};
+pub(crate) use self::{bundles::KEY as CA_KEY, nodes::Nodes, token::AUDIENCE};
 use crate::{leader::Leadership, metrics::Metrics};
 
 /// The Secret with the authorities, and the ConfigMap with their certificates. The policies of deploy/operator know the
@@ -128,6 +132,8 @@ pub(crate) struct Link {
     pub(crate) requests: Requests,
     /// Namespaces with supervised ScavengerJobs, whose pods need to know whom to trust.
     pub(crate) namespaces: watch::Sender<BTreeSet<String>>,
+    /// The pods of each node, for its agent.
+    pub(crate) nodes: Nodes,
 }
 
 impl Link {
@@ -148,6 +154,7 @@ impl Link {
     pub(crate) fn begin(&self) {
         self.requests.set(None);
         self.namespaces.send_replace(BTreeSet::new());
+        self.nodes.begin();
     }
 }
 
@@ -157,15 +164,16 @@ pub(crate) struct Ends {
     reports: mpsc::Sender<Report>,
     requests: Requests,
     namespaces: watch::Receiver<BTreeSet<String>>,
+    nodes: Nodes,
 }
 
 /// Both sides.
 pub(crate) fn link() -> (Link, Ends) {
     let (sender, reports) = mpsc::channel(CHANNEL);
     let (namespaces, seen) = watch::channel(BTreeSet::new());
-    let requests = Requests::default();
-    let ends = Ends { reports: sender, requests: requests.clone(), namespaces: seen };
-    (Link { reports, requests, namespaces }, ends)
+    let (requests, nodes) = (Requests::default(), Nodes::default());
+    let ends = Ends { reports: sender, requests: requests.clone(), namespaces: seen, nodes: nodes.clone() };
+    (Link { reports, requests, namespaces, nodes }, ends)
 }
 
 /// The moment of a request: for what is measured in time that passes, and for what is compared with others' clocks.
@@ -184,6 +192,8 @@ pub(crate) struct Endpoint {
     pub(crate) client: Client,
     /// The operator's own namespace: of its Secret and its Service.
     pub(crate) namespace: String,
+    /// That of the agents of nodes.
+    pub(crate) agents: String,
     pub(crate) leadership: watch::Receiver<Leadership>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -192,21 +202,23 @@ impl Endpoint {
     /// Serves until the tasks are dropped.
     pub(crate) fn start(self, ends: Ends) -> JoinSet<()> {
         let listen = self.listener.local_addr().ok().map(tracing::field::display);
-        info!(listen, "reports of supervisors are taken");
+        info!(listen, "reports of supervisors and requests of node agents are taken");
         let clock: Clock = Arc::new(now);
-        let reviewer = token::reviewer(&self.client);
+        let reviewer = token::reviewer(&self.client, &self.agents);
         let reviews = reviews::Reviews::new(reviewer, Arc::clone(&clock), Arc::clone(&self.metrics));
         let desk = desk::Desk::new(
             self.leadership.clone(),
             reviews,
-            (ends.reports, ends.requests),
+            &ends,
             Arc::clone(&clock),
             Arc::clone(&self.metrics),
         );
         let (keeper, certificate, bundle) =
             keeper::Keeper::new(&self.client, &self.namespace, self.leadership.clone(), Arc::clone(&clock));
-        let bundles = bundles::Bundles::new(&self.client, self.leadership, clock);
+        let at = Arc::clone(&clock);
+        let bundles = bundles::Bundles::new(&self.client, self.agents, self.leadership, clock);
         let mut tasks = JoinSet::new();
+        tasks.spawn(ends.nodes.measure(move || at().at, Arc::clone(&self.metrics)));
         tasks.spawn(keeper.run());
         tasks.spawn(bundles.run(ends.namespaces, bundle));
         tasks.spawn(server::serve(self.listener, certificate, Arc::new(desk), self.metrics));

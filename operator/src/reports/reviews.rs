@@ -14,7 +14,7 @@ use tracing::warn;
 use super::{
     Clock,
     pace::Pace,
-    token::{self, Pod, Reviewer},
+    token::{self, Kind, Reviewer, Sender},
 };
 use crate::metrics::Metrics;
 
@@ -49,7 +49,7 @@ const TRY_AGAIN: Duration = Duration::from_secs(30);
 
 type Hash = [u8; 32];
 
-/// Why a token names no pod.
+/// Why a token names no sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stranger {
     /// It is none of ours.
@@ -60,7 +60,7 @@ pub(super) enum Stranger {
     Unanswered,
 }
 
-type Outcome = Result<Arc<Pod>, Stranger>;
+type Outcome = Result<Arc<Sender>, Stranger>;
 
 /// A review that will be answered.
 #[derive(Clone)]
@@ -78,7 +78,7 @@ pub(super) struct Reviews {
 }
 
 struct State {
-    known: HashMap<Hash, (Arc<Pod>, Instant)>,
+    known: HashMap<Hash, (Arc<Sender>, Instant)>,
     refused: HashMap<Hash, Instant>,
     /// Reviews that are under way or have a turn. Who asks about the same token waits for the same answer.
     asked: HashMap<Hash, Asked>,
@@ -102,18 +102,18 @@ impl Reviews {
         Self { reviewer, clock, metrics, state: Arc::new(Mutex::new(state)) }
     }
 
-    /// The pod that a token is bound to. `peer` sent it.
-    pub(super) async fn pod(&self, token: &str, peer: IpAddr) -> Outcome {
+    /// Whom a token names. `peer` sent it.
+    pub(super) async fn sender(&self, token: &str, peer: IpAddr) -> Outcome {
         let now = (self.clock)();
-        let expires = token::expires(token).ok_or(Stranger::Refused)?;
+        let (kind, expires) = token::claims(token).ok_or(Stranger::Refused)?;
         let left = Duration::try_from(expires.duration_since(now.time)).map_err(|_| Stranger::Refused)?;
         let until = now.at + left.min(LONGEST_KNOWN);
         let hash: Hash = Sha256::digest(token).into();
         let Asked { turn, mut answer } = match self.look(hash, peer, now.at)? {
-            Found::Known(pod) => return Ok(pod),
+            Found::Known(sender) => return Ok(sender),
             Found::Asked(asked) => asked,
             Found::Unknown(asked, sender) => {
-                self.ask(token.to_owned(), hash, (peer, asked.turn, until), sender);
+                self.ask((token.to_owned(), kind), hash, (peer, asked.turn, until), sender);
                 asked
             }
         };
@@ -134,10 +134,10 @@ impl Reviews {
     /// What is known without asking. If nothing is, a turn is taken.
     fn look(&self, hash: Hash, peer: IpAddr, now: Instant) -> Result<Found, Stranger> {
         let mut state = lock(&self.state);
-        if let Some((pod, until)) = state.known.get(&hash)
+        if let Some((sender, until)) = state.known.get(&hash)
             && now < *until
         {
-            return Ok(Found::Known(Arc::clone(pod)));
+            return Ok(Found::Known(Arc::clone(sender)));
         }
         if state.refused.get(&hash).is_some_and(|until| now < *until) {
             return Err(Stranger::Refused);
@@ -164,7 +164,7 @@ impl Reviews {
     /// Asks, whether or not the client stays to hear the answer.
     fn ask(
         &self,
-        token: String,
+        (token, kind): (String, Kind),
         hash: Hash,
         (peer, turn, until): (IpAddr, Instant, Instant),
         sender: watch::Sender<Option<Outcome>>,
@@ -173,7 +173,7 @@ impl Reviews {
         let (state, metrics) = (Arc::clone(&self.state), Arc::clone(&self.metrics));
         tokio::spawn(async move {
             tokio::time::sleep_until(turn).await;
-            let answer = reviewer(token).await;
+            let answer = reviewer(token, kind).await;
             let mut state = lock(&state);
             state.asked.remove(&hash);
             let outcome = state.take_in(answer, hash, (peer, until), clock().at, &metrics);
@@ -185,7 +185,7 @@ impl Reviews {
 }
 
 enum Found {
-    Known(Arc<Pod>),
+    Known(Arc<Sender>),
     Asked(Asked),
     Unknown(Asked, watch::Sender<Option<Outcome>>),
 }
@@ -193,7 +193,7 @@ enum Found {
 impl State {
     fn take_in(
         &mut self,
-        answer: Result<Option<Pod>, String>,
+        answer: Result<Option<Sender>, String>,
         hash: Hash,
         (peer, until): (IpAddr, Instant),
         now: Instant,
@@ -203,17 +203,20 @@ impl State {
         if let Err(error) = &answer
             && !self.failing
         {
-            warn!(error, "tokens of supervisors cannot be reviewed: their reports are not taken");
+            warn!(
+                error,
+                "tokens cannot be reviewed: reports of supervisors and requests of node agents are not taken"
+            );
         }
         self.failing = failing;
         match answer {
-            Ok(Some(pod)) => {
+            Ok(Some(sender)) => {
                 metrics.reports.reviewed("known");
                 self.refusals.give_back(&peer);
-                let pod = Arc::new(pod);
+                let sender = Arc::new(sender);
                 self.make_space(now);
-                self.known.insert(hash, (Arc::clone(&pod), until));
-                Ok(pod)
+                self.known.insert(hash, (Arc::clone(&sender), until));
+                Ok(sender)
             }
             Ok(None) => {
                 metrics.reports.reviewed("refused");

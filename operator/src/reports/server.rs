@@ -1,4 +1,5 @@
-//! Connections: TLS, deadlines, limits. A connection carries one report and has ten seconds for it.
+//! Connections: TLS, deadlines, limits. A connection carries one request and has ten seconds for it, unless the desk holds
+//! it.
 
 use std::{
     collections::HashMap,
@@ -8,12 +9,14 @@ use std::{
     time::Duration,
 };
 
-use hyper::{server::conn::http1, service::service_fn};
+use http::Request;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
+    time::Instant,
 };
 use tokio_rustls::TlsAcceptor;
 use tracing::warn;
@@ -27,7 +30,7 @@ const CONNECTION_WITHIN: Duration = Duration::from_secs(10);
 /// Of these the handshake and the head of the request may take so long each.
 const STEP_WITHIN: Duration = Duration::from_secs(3);
 
-/// Connections at the same time. A report takes some milliseconds: 200 reports in a second need a handful.
+/// Connections at the same time, but for those that are held. A report takes some milliseconds: 200 reports in a second need a handful.
 const MOST: usize = 256;
 
 /// Those of one address. Behind a node that hides its pods' addresses there can be a hundred supervisors.
@@ -77,16 +80,14 @@ pub(super) async fn serve(
         };
         let (desk, metrics) = (Arc::clone(&desk), Arc::clone(&metrics));
         connections.spawn(async move {
-            let served = connection(stream, peer, config, &desk);
-            let reason = match tokio::time::timeout(CONNECTION_WITHIN, served).await {
-                Ok(Ok(())) => None,
-                Ok(Err(reason)) => Some(reason),
-                Err(_) => Some("too_slow"),
+            let stay = Stay::new(place);
+            let served = tokio::select! {
+                served = connection(stream, peer, config, (&desk, &stay)) => served,
+                () = stay.is_over() => Err("too_slow"),
             };
-            if let Some(reason) = reason {
+            if let Err(reason) = served {
                 metrics.reports.connection_refused(reason);
             }
-            drop(place);
         });
     }
 }
@@ -95,12 +96,14 @@ async fn connection(
     stream: TcpStream,
     peer: SocketAddr,
     config: Arc<ServerConfig>,
-    desk: &Desk,
+    (desk, stay): (&Desk, &Stay),
 ) -> Result<(), &'static str> {
     let handshake = tokio::time::timeout(STEP_WITHIN, TlsAcceptor::from(config).accept(stream)).await;
     let stream = handshake.map_err(|_| "too_slow")?.map_err(|_| "handshake")?;
-    let service =
-        service_fn(|request| async move { Ok::<_, Infallible>(desk.answer(peer.ip(), request).await) });
+    let service = service_fn(|mut request: Request<Incoming>| async move {
+        request.extensions_mut().insert(stay.clone());
+        Ok::<_, Infallible>(desk.answer(peer.ip(), request).await)
+    });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(STEP_WITHIN)
@@ -112,6 +115,38 @@ async fn connection(
     served.map_err(|error| if error.is_timeout() { "too_slow" } else { "broken" })
 }
 
+/// A connection's place among the others, and its time.
+#[derive(Debug, Clone)]
+pub(super) struct Stay {
+    place: Arc<Mutex<Option<Place>>>,
+    until: Arc<watch::Sender<Instant>>,
+}
+
+impl Stay {
+    fn new(place: Place) -> Self {
+        let until = watch::Sender::new(Instant::now() + CONNECTION_WITHIN);
+        Self { place: Arc::new(Mutex::new(Some(place))), until: Arc::new(until) }
+    }
+
+    /// The request waits for as long as this. Its place is free for others meanwhile: the desk holds one request of
+    /// each sender at most.
+    pub(super) fn hold(&self, wait: Duration) {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.until.send_replace(Instant::now() + wait + CONNECTION_WITHIN);
+    }
+
+    async fn is_over(&self) {
+        let mut changed = self.until.subscribe();
+        loop {
+            let until = *changed.borrow_and_update();
+            tokio::select! {
+                () = tokio::time::sleep_until(until) => return,
+                _moved = changed.changed() => {}
+            }
+        }
+    }
+}
+
 /// Connections that are open, by address.
 #[derive(Debug, Default)]
 struct Places {
@@ -119,6 +154,7 @@ struct Places {
 }
 
 /// A place that is free again when this is dropped.
+#[derive(Debug)]
 struct Place {
     places: Arc<Places>,
     peer: IpAddr,
@@ -169,5 +205,27 @@ mod tests {
         taken.clear();
         assert!(places.take(peer(0)).is_ok());
         assert!(places.open.lock().unwrap().len() <= 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_is_held_has_more_time_and_no_place() {
+        let places = Arc::new(Places::default());
+        let peer = IpAddr::from([10, 0, 0, 1]);
+        let (hold, began) = (Duration::from_secs(50), Instant::now());
+        let short = Stay::new(places.take(peer).unwrap());
+        short.is_over().await;
+        assert_eq!(began.elapsed(), CONNECTION_WITHIN);
+        let long = Stay::new(places.take(peer).unwrap());
+        let over = tokio::spawn({
+            let long = long.clone();
+            async move { long.is_over().await }
+        });
+        tokio::time::sleep(CONNECTION_WITHIN / 2).await;
+        assert_eq!(places.open.lock().unwrap()[&peer], 2);
+        let began = Instant::now();
+        long.hold(hold);
+        assert_eq!(places.open.lock().unwrap()[&peer], 1, "its place is free");
+        over.await.unwrap();
+        assert_eq!(began.elapsed(), hold + CONNECTION_WITHIN);
     }
 }

@@ -11,10 +11,11 @@ use kube::{
     api::{ObjectMeta, PostParams},
 };
 use scavenger_program::objects::Objects;
+use scavenger_schema::{names, node_agent};
 use serde::Deserialize;
 
-/// For whom the tokens are made that pods send here. A token of another audience, the API server's above all, must not
-/// be sent to the operator, nor one of the operator's be good for the API server.
+/// For whom the tokens are made that supervisors send here. A token of another audience, the API server's above all, must
+/// not be sent to the operator, nor one of the operator's be good for the API server.
 pub(crate) const AUDIENCE: &str = "scavenger.dev/supervisor";
 
 /// After this no answer of the API server is waited for.
@@ -31,78 +32,121 @@ pub(super) struct Pod {
     pub(super) uid: String,
 }
 
-/// Asks whose token it is: nobody's, or that of a pod. An error is not an answer.
-pub(super) type Reviewer =
-    Arc<dyn Fn(String) -> BoxFuture<'static, Result<Option<Pod>, String>> + Send + Sync>;
+/// Who sent a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Sender {
+    /// The supervisor of this pod.
+    Pod(Pod),
+    /// The agent of the node of this name.
+    Node(String),
+}
 
-/// Asks the API server.
-pub(super) fn reviewer(client: &Client) -> Reviewer {
+/// What a token is for. The operator's tokens of one kind are no good where it asks for the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Supervisor,
+    NodeAgent,
+}
+
+impl Kind {
+    const ALL: [Self; 2] = [Self::Supervisor, Self::NodeAgent];
+
+    fn audience(self) -> &'static str {
+        match self {
+            Self::Supervisor => AUDIENCE,
+            Self::NodeAgent => node_agent::AUDIENCE,
+        }
+    }
+}
+
+/// Asks whose token of this kind it is: nobody's, or that of a sender. An error is not an answer.
+pub(super) type Reviewer =
+    Arc<dyn Fn(String, Kind) -> BoxFuture<'static, Result<Option<Sender>, String>> + Send + Sync>;
+
+/// Asks the API server. The agents of nodes have their account in the namespace `agents`.
+pub(super) fn reviewer(client: &Client, agents: &str) -> Reviewer {
     let api: Objects<TokenReview> = Objects::all(client.clone());
-    Arc::new(move |token| {
-        let api = api.clone();
+    let agents: Arc<str> = agents.into();
+    Arc::new(move |token, kind| {
+        let (api, agents) = (api.clone(), Arc::clone(&agents));
         async move {
             let review = TokenReview {
                 metadata: ObjectMeta::default(),
-                spec: TokenReviewSpec { audiences: Some(vec![AUDIENCE.to_owned()]), token },
+                spec: TokenReviewSpec { audiences: Some(vec![kind.audience().to_owned()]), token },
                 status: None,
             };
             let asked = tokio::time::timeout(WITHIN, api.create(&PostParams::default(), &review)).await;
             // The error of a request does not carry the request, and with it the token.
             let answer = asked.map_err(|_| format!("no answer within {} s", WITHIN.as_secs()))?;
             let answer = answer.map_err(|error| error.to_string())?;
-            pod(answer.status.unwrap_or_default())
+            Ok(sender(answer.status.unwrap_or_default(), kind, &agents))
         }
         .boxed()
     })
 }
 
 /// What the API server says of a token.
-fn pod(status: TokenReviewStatus) -> Result<Option<Pod>, String> {
+fn sender(status: TokenReviewStatus, kind: Kind, agents: &str) -> Option<Sender> {
     if status.authenticated != Some(true) {
-        return Ok(None);
+        return None;
     }
     // An API server that knows no audiences returns none. Its answer would be about any token of anybody.
-    if !status.audiences.unwrap_or_default().iter().any(|audience| audience == AUDIENCE) {
-        return Ok(None);
+    if !status.audiences.unwrap_or_default().iter().any(|audience| audience == kind.audience()) {
+        return None;
     }
     let user = status.user.unwrap_or_default();
+    let (namespace, account) = account(user.username.as_deref()?)?;
     let extra = user.extra.unwrap_or_default();
     let extra = |key: &str| match extra.get(key).map(Vec::as_slice) {
         Some([value]) if !value.is_empty() => Some(value.clone()),
         _ => None,
     };
-    let namespace = user.username.as_deref().and_then(namespace);
-    Ok((|| {
-        Some(Pod {
-            namespace: namespace?.to_owned(),
-            name: extra("authentication.kubernetes.io/pod-name")?,
-            uid: extra("authentication.kubernetes.io/pod-uid")?,
-        })
-    })())
+    let pod = Pod {
+        namespace: namespace.to_owned(),
+        name: extra("authentication.kubernetes.io/pod-name")?,
+        uid: extra("authentication.kubernetes.io/pod-uid")?,
+    };
+    match kind {
+        Kind::Supervisor => Some(Sender::Pod(pod)),
+        // The API server knows where the pod was bound; a token that is bound to a node alone is none of a pod.
+        Kind::NodeAgent if (namespace, account) == (agents, names::NODE_AGENT) => {
+            extra("authentication.kubernetes.io/node-name").map(Sender::Node)
+        }
+        Kind::NodeAgent => None,
+    }
 }
 
-/// The namespace in the user name of a service account.
-fn namespace(user: &str) -> Option<&str> {
+/// Namespace and name in the user name of a service account.
+fn account(user: &str) -> Option<(&str, &str)> {
     let (namespace, account) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
-    (!namespace.is_empty() && !account.is_empty()).then_some(namespace)
+    (!namespace.is_empty() && !account.is_empty()).then_some((namespace, account))
 }
 
 /// What a token says of itself. Nobody has checked it: it is good for not asking about what is certainly useless.
 #[derive(Deserialize)]
 struct Claims {
     exp: f64,
-    aud: Audience,
+    aud: Audiences,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Audience {
+enum Audiences {
     One(String),
     Several(Vec<String>),
 }
 
-/// When the token expires, if it is one that could be meant for us.
-pub(super) fn expires(token: &str) -> Option<Timestamp> {
+impl Audiences {
+    fn has(&self, wanted: &str) -> bool {
+        match self {
+            Self::One(audience) => audience == wanted,
+            Self::Several(audiences) => audiences.iter().any(|audience| audience == wanted),
+        }
+    }
+}
+
+/// What the token is for, and when it expires, if it is one that could be meant for us.
+pub(super) fn claims(token: &str) -> Option<(Kind, Timestamp)> {
     if token.len() > LONGEST {
         return None;
     }
@@ -112,12 +156,9 @@ pub(super) fn expires(token: &str) -> Option<Timestamp> {
     }
     let payload = BASE64_URL_SAFE_NO_PAD.decode(payload).ok()?;
     let claims: Claims = serde_json::from_slice(&payload).ok()?;
-    let is_for_us = match claims.aud {
-        Audience::One(audience) => audience == AUDIENCE,
-        Audience::Several(audiences) => audiences.iter().any(|audience| audience == AUDIENCE),
-    };
+    let kind = Kind::ALL.into_iter().find(|kind| claims.aud.has(kind.audience()))?;
     // A number beyond what a timestamp can be is none.
-    is_for_us.then(|| Timestamp::from_second(claims.exp as i64).ok()).flatten()
+    Some((kind, Timestamp::from_second(claims.exp as i64).ok()?))
 }
 
 #[cfg(test)]
@@ -152,15 +193,20 @@ pub(super) mod tests {
         }
     }
 
+    /// The namespace of the agents.
+    const AGENTS: &str = "agents";
+
     #[test]
     fn only_a_token_for_us_that_is_bound_to_a_pod_names_one() {
         let user = "system:serviceaccount:lab:default";
         let bound = [("pod-name", "water-1-x"), ("pod-uid", "u")];
+        let pod = |status| sender(status, Kind::Supervisor, AGENTS);
         let expected = Pod { namespace: "lab".to_owned(), name: "water-1-x".to_owned(), uid: "u".to_owned() };
-        assert_eq!(pod(status(&[AUDIENCE], user, &bound)), Ok(Some(expected)));
+        assert_eq!(pod(status(&[AUDIENCE], user, &bound)), Some(Sender::Pod(expected)));
         for refused in [
             status(&[], user, &bound),
             status(&["https://kubernetes.default.svc"], user, &bound),
+            status(&[node_agent::AUDIENCE], user, &bound),
             status(&[AUDIENCE], "alice", &bound),
             status(&[AUDIENCE], "system:serviceaccount:lab", &bound),
             status(&[AUDIENCE], "system:serviceaccount::default", &bound),
@@ -171,18 +217,41 @@ pub(super) mod tests {
             TokenReviewStatus { authenticated: None, ..status(&[AUDIENCE], user, &bound) },
             TokenReviewStatus::default(),
         ] {
-            assert_eq!(pod(refused.clone()), Ok(None), "{refused:?}");
+            assert_eq!(pod(refused.clone()), None, "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_agents_account_speaks_for_a_node_and_for_that_of_its_pod_alone() {
+        let user = "system:serviceaccount:agents:scavenger-node-agent";
+        let bound = [("node-name", "n1"), ("pod-name", "agent-x"), ("pod-uid", "u")];
+        let node = |status| sender(status, Kind::NodeAgent, AGENTS);
+        let audience = node_agent::AUDIENCE;
+        assert_eq!(node(status(&[audience], user, &bound)), Some(Sender::Node("n1".to_owned())));
+        for refused in [
+            status(&[AUDIENCE], user, &bound),
+            status(&[audience], "system:serviceaccount:agents:default", &bound),
+            status(&[audience], "system:serviceaccount:lab:scavenger-node-agent", &bound),
+            status(&[audience], "system:node:n1", &bound),
+            // Bound to a node, and not to a pod on it.
+            status(&[audience], user, &bound[..1]),
+            // Before the pod is bound, and by an API server that does not say where it is.
+            status(&[audience], user, &bound[1..]),
+            status(&[audience], user, &[("node-name", ""), bound[1], bound[2]]),
+        ] {
+            assert_eq!(node(refused.clone()), None, "{refused:?}");
         }
     }
 
     #[test]
     fn nobody_is_asked_about_what_cannot_be_a_token_for_us() {
         let time = Timestamp::from_second(2_000_000_000).unwrap();
-        assert_eq!(expires(&token(AUDIENCE, time, "s")), Some(time));
+        assert_eq!(claims(&token(AUDIENCE, time, "s")), Some((Kind::Supervisor, time)));
+        assert_eq!(claims(&token(node_agent::AUDIENCE, time, "s")), Some((Kind::NodeAgent, time)));
         let encoded = |claims: &str| format!("e30.{}.s", BASE64_URL_SAFE_NO_PAD.encode(claims));
         assert_eq!(
-            expires(&encoded("{\"exp\":2000000000,\"aud\":\"scavenger.dev/supervisor\"}")),
-            Some(time)
+            claims(&encoded("{\"exp\":2000000000,\"aud\":\"scavenger.dev/supervisor\"}")),
+            Some((Kind::Supervisor, time))
         );
         for useless in [
             String::new(),
@@ -197,7 +266,7 @@ pub(super) mod tests {
             encoded("{\"aud\":[\"scavenger.dev/supervisor\"]}"),
             encoded("[]"),
         ] {
-            assert_eq!(expires(&useless), None, "{useless}");
+            assert_eq!(claims(&useless), None, "{useless}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, time::Instant as StdInstant};
 
-use scavenger_supervisor::schedule::{Outcome, Schedule};
+use scavenger_reporting::schedule::{Outcome, Schedule};
 
 use super::*;
 
@@ -40,7 +40,7 @@ async fn an_api_server_that_does_not_answer_is_asked_again_and_no_more_often() {
 
 #[tokio::test(start_paused = true)]
 async fn a_review_that_panics_keeps_nobody_waiting() {
-    let played = Played::with(|_| Arc::new(|_| async { panic!("played") }.boxed()));
+    let played = Played::with(|_| Arc::new(|_, _| async { panic!("played") }.boxed()));
     let token = played.time.token("a");
     for _ in 0..2 {
         assert_eq!(played.status(&token, BODY).await, 503);

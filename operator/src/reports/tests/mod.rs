@@ -1,5 +1,6 @@
 //! The endpoint without a cluster: tokens that a closure reviews, an API server in memory, TLS over loopback.
 
+mod agents;
 mod api;
 mod certificates;
 mod flood;
@@ -25,7 +26,7 @@ use jiff::SignedDuration;
 use super::{
     desk::Desk,
     reviews::Reviews,
-    token::{AUDIENCE, Pod, Reviewer, tests::token},
+    token::{AUDIENCE, Kind, Pod, Reviewer, Sender, tests::token},
     *,
 };
 
@@ -75,7 +76,7 @@ fn leader() -> Leadership {
     Leadership::Leader { until: Instant::now() + Duration::from_secs(1_000_000) }
 }
 
-/// Believes tokens with the signature `signed-POD`, and counts.
+/// Believes tokens with the signature `signed-POD`, or `signed-NODE` in those for agents, and counts.
 #[derive(Clone, Default)]
 struct Reviewed {
     asked: Arc<Mutex<Vec<Instant>>>,
@@ -89,7 +90,7 @@ impl Reviewed {
 
     fn reviewer(&self) -> Reviewer {
         let reviewed = self.clone();
-        Arc::new(move |token| {
+        Arc::new(move |token, kind| {
             let reviewed = reviewed.clone();
             async move {
                 reviewed.asked.lock().unwrap().push(Instant::now());
@@ -98,7 +99,10 @@ impl Reviewed {
                 if *reviewed.fails.lock().unwrap() {
                     return Err("no API server".to_owned());
                 }
-                Ok(token.rsplit_once(".signed-").map(|(_, pod)| named(pod)))
+                Ok(token.rsplit_once(".signed-").map(|(_, name)| match kind {
+                    Kind::Supervisor => Sender::Pod(named(name)),
+                    Kind::NodeAgent => Sender::Node(name.to_owned()),
+                }))
             }
             .boxed()
         })
@@ -130,13 +134,7 @@ impl Played {
         let (link, ends) = link();
         link.requests.ask(std::iter::empty());
         let reviews = Reviews::new(reviewer(&reviewed), time.clock(), Arc::clone(&metrics));
-        let desk = Desk::new(
-            leadership.subscribe(),
-            reviews,
-            (ends.reports, ends.requests),
-            time.clock(),
-            Arc::clone(&metrics),
-        );
+        let desk = Desk::new(leadership.subscribe(), reviews, &ends, time.clock(), Arc::clone(&metrics));
         Self { time, leadership, reviewed, metrics, link, desk: Arc::new(desk) }
     }
 

@@ -172,8 +172,8 @@ async fn a_new_leader_takes_reports_when_it_knows_the_pods() {
 async fn a_leader_that_loses_the_lease_in_the_middle_takes_nothing() {
     let mut played = Played::with(|reviewed| {
         let reviewer = reviewed.reviewer();
-        Arc::new(move |token| {
-            let review = reviewer(token);
+        Arc::new(move |token, kind| {
+            let review = reviewer(token, kind);
             let slow = async move {
                 let answer = review.await;
                 tokio::time::sleep(Duration::from_secs(1)).await;

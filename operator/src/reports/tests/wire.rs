@@ -1,4 +1,4 @@
-//! Over TLS on the loopback interface, with the supervisor's own client.
+//! Over TLS on the loopback interface, with the client of supervisors and agents.
 
 use std::{
     fs,
@@ -7,10 +7,10 @@ use std::{
     path::PathBuf,
 };
 
-use scavenger_schema::supervision::{Answer, LiveReport};
-use scavenger_supervisor::{
-    cli::ReportTo,
-    post::{Client, Posted},
+use scavenger_reporting::client::{Client, Posted, ReportTo, Terms};
+use scavenger_schema::{
+    node_agent::{self, NodePods, NodeReport},
+    supervision::{Answer, LiveReport},
 };
 use tokio::net::TcpSocket;
 
@@ -66,16 +66,29 @@ impl Served {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// Sends a report as a supervisor does.
-    async fn post(&self) -> Posted {
+    /// A client with this file as its token.
+    fn client(&self, path: &str, token: &str) -> Client {
         let to = ReportTo {
-            url: format!("https://localhost:{}/reports", self.address.port()),
-            token: self.path("token"),
+            url: format!("https://localhost:{}{path}", self.address.port()),
+            token: self.path(token),
             ca: self.path("ca"),
-            every: Duration::from_secs(60),
         };
+        let within = Duration::from_secs(60);
+        Client::new(to, Terms { user_agent: "test", within, longest_answer: 4096 })
+    }
+
+    /// Sends a report as a supervisor does.
+    async fn post(&self) -> Posted<Answer> {
+        let mut client = self.client("/reports", "token");
         let report: LiveReport = serde_json::from_str(BODY).unwrap();
-        tokio::task::spawn_blocking(move || Client::new(to).post(&report)).await.unwrap()
+        tokio::task::spawn_blocking(move || client.post(&report)).await.unwrap()
+    }
+
+    /// Asks as the agent of a node does that has this version.
+    fn ask(&self, version: &str) -> tokio::task::JoinHandle<Posted<NodePods>> {
+        let mut client = self.client(node_agent::PATH, "agent");
+        let report = NodeReport { version: version.to_owned(), failed: Vec::new() };
+        tokio::task::spawn_blocking(move || client.post(&report))
     }
 
     async fn outcome(&self) -> String {
@@ -92,12 +105,12 @@ async fn a_supervisor_reports_and_is_asked_for_a_checkpoint() {
     let mut served = Served::start().await;
     let posted = served.post().await;
     assert_eq!((format!("{:?}", posted.outcome), posted.problem), ("Taken".to_owned(), None));
-    assert_eq!(posted.answer, Answer { checkpoint: false });
+    assert_eq!(posted.answer, Some(Answer { checkpoint: false }));
     let report = served.played.link.reports.try_recv().unwrap();
     assert_eq!((report.pod_uid.as_str(), report.seen, report.progress), ("uid-water-1-x", 2, Some(0.5)));
     let own = Name::from("uid-water-1-x");
     served.played.link.requests.ask(std::iter::once((&own, report.received)));
-    assert_eq!(served.post().await.answer, Answer { checkpoint: true });
+    assert_eq!(served.post().await.answer, Some(Answer { checkpoint: true }));
     // Two replicas: this one does not lead, and then it does.
     served.played.leadership.send_replace(Leadership::Standby);
     assert_eq!(served.outcome().await, "NotLeader");
@@ -108,6 +121,25 @@ async fn a_supervisor_reports_and_is_asked_for_a_checkpoint() {
     served
         .write("token", &token(AUDIENCE, served.played.time.now() + SignedDuration::from_hours(1), "forged"));
     assert_eq!(served.post().await.problem.unwrap(), "HTTP status 401");
+}
+
+#[tokio::test]
+async fn an_agent_asks_and_waits_beside_supervisors() {
+    let served = Served::start().await;
+    served.write("agent", &served.played.agent("n1"));
+    served.played.link.nodes.publish();
+    let first = served.ask("").await.unwrap();
+    assert_eq!((format!("{:?}", first.outcome), &first.problem), ("Taken".to_owned(), &None));
+    let none = first.answer.unwrap();
+    let held = served.ask(&none.version);
+    assert_eq!(served.outcome().await, "Taken", "a supervisor's report, meanwhile");
+    assert!(!held.is_finished());
+    served.played.sees(&agents::pod("a"));
+    let pods = held.await.unwrap().answer.unwrap().pods;
+    assert_eq!(pods.iter().map(|pod| pod.uid.as_str()).collect::<Vec<_>>(), ["uid-a"]);
+    // The token of a supervisor is none of an agent.
+    served.write("agent", &served.played.time.token("water-1-x"));
+    assert_eq!(served.ask("").await.unwrap().problem.unwrap(), "HTTP status 401");
 }
 
 #[tokio::test]
