@@ -16,8 +16,8 @@ use crate::{
 /// Write everything that a release consists of into one folder
 ///
 /// Images with their lists of contents, those of this project's own programs for each architecture and under one index; the
-/// chart's package; install.yaml, pool.yaml, queue.yaml, postgres.yaml and crds.yaml for kubectl; the notes of this version,
-/// and SHA256SUMS over all of them.
+/// chart's package; install.yaml, pool.yaml, queue.yaml, postgres.yaml, node-agent.yaml and crds.yaml for kubectl; the notes of
+/// this version, and SHA256SUMS over all of them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Publish nothing: only write the files
@@ -98,6 +98,7 @@ fn manifests(folder: &Path, arguments: &Arguments) -> Result<()> {
     write("pool.yaml", &files.pool)?;
     write("queue.yaml", &format!("{QUEUE}{}", files.queue))?;
     write("postgres.yaml", &files.postgres)?;
+    write("node-agent.yaml", &files.node_agent)?;
     let crds = chart::folder().join("crds/crds.yaml");
     fs::copy(&crds, folder.join("crds.yaml")).with_context(|| format!("cannot copy {}", crds.display()))?;
     let destination = folder.to_string_lossy();
@@ -174,6 +175,7 @@ pub(crate) fn check() -> Result<()> {
                 "@db.example.org:5432/".to_owned(),
             ],
         ),
+        ("node-agent.yaml", vec![format!("image: registry.example/scavenger/node-agent:{version}")]),
         ("postgres.yaml", vec!["kind: StatefulSet".to_owned(), "secretName: postgres".to_owned()]),
     ] {
         let text = fs::read_to_string(folder.path().join("files").join(name))?;

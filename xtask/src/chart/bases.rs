@@ -49,6 +49,11 @@ const BASES: &[Base] = &[
         templates: &[("tuner", &["deployment.yaml", "network-policy.yaml"])],
     },
     Base {
+        values: "nodeAgent: {enabled: true}",
+        folder: "deploy/node-agent",
+        templates: &[("node-agent", &["namespace.yaml", "daemonset.yaml", "network-policy.yaml"])],
+    },
+    Base {
         values: "submitter: {enabled: true}",
         folder: "deploy/submitter",
         templates: &[("submitter", &["rbac.yaml", "deployment.yaml"])],

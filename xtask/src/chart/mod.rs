@@ -182,6 +182,8 @@ pub(crate) struct Files {
     pub(crate) queue: String,
     /// The small Postgres.
     pub(crate) postgres: String,
+    /// The node agent.
+    pub(crate) node_agent: String,
 }
 
 /// Renders the files of a release for kubectl, with images of `registry` and the database at `database_host`.
@@ -189,7 +191,7 @@ pub(crate) fn files(registry: &str, database_host: &str) -> Result<Files> {
     let on = serde_json::json!({ "enabled": true });
     let values = serde_json::json!({
         "namespace": { "create": true }, "image": { "registry": registry },
-        "tuner": on, "submitter": on, "postgres": on, "database": { "host": database_host },
+        "nodeAgent": on, "tuner": on, "submitter": on, "postgres": on, "database": { "host": database_host },
     });
     let mut files = Files::default();
     for part in render(&values.to_string())? {
@@ -198,6 +200,7 @@ pub(crate) fn files(registry: &str, database_host: &str) -> Result<Files> {
             (_, "operator/pool.yaml") => &mut files.pool,
             ("tuner" | "submitter", _) => &mut files.queue,
             ("postgres", _) => &mut files.postgres,
+            ("node-agent", _) => &mut files.node_agent,
             _ => &mut files.install,
         };
         target.push_str("---\n");
