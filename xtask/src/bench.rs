@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{
     cluster, images,
-    install::{self, By},
+    install::{self, Agents, By},
     packages, shell, test,
 };
 
@@ -107,22 +107,23 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let cluster = cluster::up(name, &options)?;
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name), || {})?;
     let profile = if arguments.dev { images::Profile::Dev } else { images::Profile::Release };
-    let result = install::install(&cluster, By::Kustomization("e2e/deploy"), profile).and_then(|()| {
-        if arguments.only == Some(Part::Usage) {
-            images::load_onto(&cluster, images::Image::CounterMpirun, profile)?;
-        }
-        let mut tests = shell::cargo(&build);
-        test::on(&cluster, tests.args(["--", "--show-output", "--ignored"]).args(modules))?;
-        tests
-            .env("SCAVENGER_E2E_BENCH_REPORTERS", arguments.reporters.to_string())
-            .env("SCAVENGER_E2E_BENCH_PODS_EACH", arguments.pods_each.to_string())
-            .env("SCAVENGER_E2E_BENCH_MINUTES", arguments.minutes.to_string());
-        // Else each has its own number.
-        if let Some(jobs) = arguments.jobs {
-            tests.env("SCAVENGER_E2E_BENCH_JOBS", jobs.to_string());
-        }
-        shell::run(&mut tests)
-    });
+    let result = install::install(&cluster, By::Kustomization("e2e/deploy"), Agents::Labelled, profile)
+        .and_then(|()| {
+            if arguments.only == Some(Part::Usage) {
+                images::load_onto(&cluster, images::Image::CounterMpirun, profile)?;
+            }
+            let mut tests = shell::cargo(&build);
+            test::on(&cluster, tests.args(["--", "--show-output", "--ignored"]).args(modules))?;
+            tests
+                .env("SCAVENGER_E2E_BENCH_REPORTERS", arguments.reporters.to_string())
+                .env("SCAVENGER_E2E_BENCH_PODS_EACH", arguments.pods_each.to_string())
+                .env("SCAVENGER_E2E_BENCH_MINUTES", arguments.minutes.to_string());
+            // Else each has its own number.
+            if let Some(jobs) = arguments.jobs {
+                tests.env("SCAVENGER_E2E_BENCH_JOBS", jobs.to_string());
+            }
+            shell::run(&mut tests)
+        });
     if arguments.keep {
         eprintln!("the cluster stays up: eval \"$(cargo xtask cluster env --name {name})\"");
     } else {

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, fs, io::Read, path::Path};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     chart,
@@ -35,8 +35,38 @@ pub(crate) enum By<'a> {
     Chart(&'static str),
 }
 
+/// On which nodes of a cluster the node agent runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Agents {
+    /// It is not installed.
+    None,
+    /// Those that a test labels: what other tests measure must not depend on it.
+    Labelled,
+    /// All.
+    All,
+}
+
+/// Label of the nodes on which the tests have the agent.
+const AGENT_LABEL: &str = "e2e.example/node-agent";
+
+/// The agent's namespace, as the chart has it.
+const AGENT_NAMESPACE: &str = "scavenger-node-agent";
+
+impl Agents {
+    /// The chart's values for a cluster of this machine.
+    fn values(self, cluster: &Cluster) -> Value {
+        let mut agent = json!({ "enabled": true, "kubepods": cluster.kubepods() });
+        match self {
+            Self::None => return json!({}),
+            Self::Labelled => agent["nodeSelector"] = json!({ AGENT_LABEL: "true" }),
+            Self::All => {}
+        }
+        json!({ "nodeAgent": agent })
+    }
+}
+
 /// Builds and loads all images, installs, and waits until everything runs.
-pub(crate) fn install(cluster: &Cluster, by: By<'_>, profile: Profile) -> Result<()> {
+pub(crate) fn install(cluster: &Cluster, by: By<'_>, agents: Agents, profile: Profile) -> Result<()> {
     let archives = images::build(&Image::all(), profile)?;
     let paths: Vec<_> = archives.iter().map(|archive| archive.path.clone()).collect();
     cluster.load(&paths)?;
@@ -46,9 +76,13 @@ pub(crate) fn install(cluster: &Cluster, by: By<'_>, profile: Profile) -> Result
     let earlier = cluster.kubectl_output(&deployments)?;
     let access = cluster.access();
     match by {
-        By::Kustomization(overlay) => kustomize(&access, Path::new(ROOT), overlay)?,
+        By::Kustomization(overlay) => {
+            // Before the operator, which looks once a minute whether the agent's namespace is there.
+            node_agent(cluster, agents)?;
+            kustomize(&access, Path::new(ROOT), overlay)?;
+        }
         By::KustomizationOf(checkout, overlay) => kustomize(&access, checkout, overlay)?,
-        By::Chart(folder) => helm_install(&access, folder, "{}")?,
+        By::Chart(folder) => helm_install(&access, folder, &agents.values(cluster).to_string())?,
     }
     // Images have a fixed tag: pods of an earlier installation must be replaced to run what was just built. Postgres is
     // not ours to rebuild, and its restart would only cost time. So would that of pods which were made just now.
@@ -58,6 +92,11 @@ pub(crate) fn install(cluster: &Cluster, by: By<'_>, profile: Profile) -> Result
         }
     }
     wait(&access, &task)?;
+    if agents == Agents::All {
+        task.detail("waiting for the node agent");
+        let agent = "daemonset/scavenger-node-agent";
+        access.kubectl_output(&["-n", AGENT_NAMESPACE, "rollout", "status", "--timeout=180s", agent])?;
+    }
     task.done(RUNNING);
     Ok(())
 }
@@ -100,6 +139,28 @@ fn kustomize(access: &Access, checkout: &Path, overlay: &str) -> Result<()> {
     ])?;
     create_passwords(access)?;
     apply(overlay).map(drop)
+}
+
+/// Installs the node agent from its kustomization.
+fn node_agent(cluster: &Cluster, agents: Agents) -> Result<()> {
+    if agents == Agents::None {
+        return Ok(());
+    }
+    let access = cluster.access();
+    let folder = Path::new(ROOT).join("deploy/node-agent");
+    let text = access.kubectl_output(&["kustomize", &folder.to_string_lossy()])?;
+    let mut objects = chart::documents(&text)?;
+    let values = agents.values(cluster);
+    let daemon_set = objects.iter_mut().find(|object| object["kind"] == "DaemonSet");
+    let pod = daemon_set.and_then(|object| object.pointer_mut("/spec/template/spec"));
+    let pod = pod.with_context(|| format!("{} has no DaemonSet", folder.display()))?;
+    pod["volumes"][0]["hostPath"]["path"] = values["nodeAgent"]["kubepods"].clone();
+    for (label, value) in values["nodeAgent"]["nodeSelector"].as_object().into_iter().flatten() {
+        pod["nodeSelector"][label] = value.clone();
+    }
+    let list = json!({ "apiVersion": "v1", "kind": "List", "items": objects });
+    let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+    access.kubectl_with_input(&apply, list.to_string().as_bytes()).map(drop)
 }
 
 /// Helm installs the definitions on its own, and waits for them.

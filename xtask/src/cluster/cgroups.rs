@@ -26,6 +26,14 @@ pub(super) fn create(name: &str) -> Result<()> {
     Ok(())
 }
 
+/// Where the cgroups of the cluster's pods have their weights, as its kubelet names them.
+pub(super) fn kubepods(root: &str) -> PathBuf {
+    let whole = Path::new("/sys/fs/cgroup");
+    let hierarchy =
+        if whole.join("cgroup.controllers").exists() { whole.to_owned() } else { whole.join("cpu") };
+    hierarchy.join(root.trim_start_matches('/')).join("kubepods")
+}
+
 /// Removes the cluster's cgroup and all below. Its processes must have ended.
 pub(super) fn remove(name: &str) -> Result<()> {
     for root in folders(name)? {

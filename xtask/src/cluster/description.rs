@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{STATE_ROOT, binaries::Kubernetes, processes};
+use super::{STATE_ROOT, binaries::Kubernetes, cgroups, processes};
 
 /// A cluster's description, as `cmd/devnode` reads it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -109,6 +109,11 @@ impl Cluster {
             ("KUBECONFIG", self.kubeconfig().display().to_string()),
             ("PATH", format!("{}:$PATH", self.tools().display())),
         ]
+    }
+
+    /// The folder with the cgroups of its pods, on this machine and on its node.
+    pub(crate) fn kubepods(&self) -> PathBuf {
+        cgroups::kubepods(&self.cgroup_root)
     }
 
     /// A folder with kubectl and nothing else.

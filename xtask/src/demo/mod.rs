@@ -19,7 +19,7 @@ use crate::{
     cluster::{self, Access, Cluster},
     forecast::Forecast,
     images::{self, Image},
-    install::{self, By},
+    install::{self, Agents, By},
     packages,
     progress::Task,
     shell::ROOT,
@@ -92,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name), || {})?;
     let by = if arguments.chart { By::Chart(VALUES) } else { By::Kustomization(VALUES) };
     let stage = Stage::of(&cluster);
-    let mut result = install::install(&cluster, by, arguments.profile)
+    let mut result = install::install(&cluster, by, Agents::All, arguments.profile)
         .and_then(|()| create_namespaces(&stage))
         .and_then(|()| story(&stage));
     if result.is_ok() && arguments.chart && !arguments.keep {

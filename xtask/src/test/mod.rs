@@ -34,7 +34,7 @@ use crate::{
     contract,
     forecast::Forecast,
     images,
-    install::{self, By},
+    install::{self, Agents, By},
     packages, shell,
     usage::Usage,
 };
@@ -222,7 +222,8 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
             cluster::down(name.as_str())?;
         }
         let cluster = cluster::up(name.as_str(), &options)?;
-        install::install(&cluster, By::Kustomization("e2e/deploy"), images::Profile::Dev)?;
+        let by = By::Kustomization("e2e/deploy");
+        install::install(&cluster, by, Agents::Labelled, images::Profile::Dev)?;
         images::push_to(&cluster, images::Image::Counter, images::Profile::Dev)?;
         for image in [images::Image::CounterMpirun, images::Image::GromacsWrapped] {
             images::load_onto(&cluster, image, images::Profile::Dev)?;
@@ -348,6 +349,7 @@ pub(crate) fn on(cluster: &Cluster, tests: &mut Command) -> Result<()> {
         .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())
         .env("SCAVENGER_E2E_KUBECTL", cluster.binary("kubectl"))
         .env("SCAVENGER_E2E_OPERATOR", operator)
+        .env("SCAVENGER_E2E_KUBEPODS", cluster.kubepods())
         .env("SCAVENGER_E2E_REGISTRY", cluster.registry())
         .env("SCAVENGER_E2E_REGISTRY_FRONT", cluster.registry_front())
         .env("SCAVENGER_E2E_REGISTRY_LOGIN", format!("{}:{}", cluster::LOGIN.0, cluster::LOGIN.1));

@@ -18,7 +18,7 @@ use crate::{
     cluster::{self, Cluster},
     contract,
     images::{self, Checkout, Image, Profile},
-    install::{self, By},
+    install::{self, Agents, By},
     packages,
     progress::Task,
     shell,
@@ -92,7 +92,7 @@ fn test(arguments: &UpgradeArguments, options: &cluster::Options, older: &Path, 
     let cluster = cluster::up(name, options)?;
     load(&cluster, older)?;
     let checkout = older.join("source");
-    install::install(&cluster, By::KustomizationOf(&checkout, OVERLAY), Profile::Dev)?;
+    install::install(&cluster, By::KustomizationOf(&checkout, OVERLAY), Agents::None, Profile::Dev)?;
     let mut tests = cargo_test(&["--workspace", "--test", "e2e"]);
     how.apply(&mut tests, Some(&cluster))?;
     tests.env("SCAVENGER_E2E_OLDER", checkout.join(OVERLAY));
