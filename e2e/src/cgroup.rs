@@ -2,6 +2,7 @@
 //! memory of the node. It can only be done there, and for the limit as root.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     time::Duration,
@@ -130,6 +131,62 @@ impl NodeMemory {
     fn write(&self, limit: &str) -> Result<()> {
         let file = self.folder.join(self.limit);
         fs::write(&file, limit).with_context(|| format!("cannot write {limit} to {}", file.display()))
+    }
+}
+
+/// What a pod gets of processors that others want, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Weight {
+    /// Only what nobody else wants.
+    pub idle: bool,
+    /// `cpu.weight`, or `cpu.shares` with version 1.
+    pub weight: u64,
+}
+
+/// The weights of all pods of the cluster that have a group, by folder.
+///
+/// # Errors
+/// If nobody said where the groups are, or they cannot be read.
+pub fn weights() -> Result<BTreeMap<PathBuf, Weight>> {
+    let root = std::env::var_os(crate::KUBEPODS).context("nobody says where the cgroups of the pods are")?;
+    let mut weights = BTreeMap::new();
+    let mut folders = vec![PathBuf::from(root)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if !path.is_dir() {
+                continue;
+            }
+            let name = entry.file_name().to_string_lossy().into_owned();
+            // Those of the QoS classes are above: "burstable/pod-uid", "kubepods-burstable.slice/kubepods-burstable-podUID.slice".
+            if !name.contains("pod") || name.starts_with("kubepods") && !name.contains("-pod") {
+                folders.push(path);
+            } else if let Some(weight) = Weight::read(&path) {
+                weights.insert(path, weight);
+            }
+        }
+    }
+    Ok(weights)
+}
+
+impl Weight {
+    /// Of a pod that runs.
+    ///
+    /// # Errors
+    /// If it has no group on this machine.
+    pub fn of(pod: &Pod) -> Result<Self> {
+        let uid = pod.uid().context("the pod has no UID")?;
+        let names = [uid.clone(), uid.replace('-', "_")];
+        let is_its = |path: &Path| names.iter().any(|name| path.to_string_lossy().contains(name));
+        let found = weights()?.into_iter().find(|(path, _)| is_its(path));
+        Ok(found.with_context(|| format!("pod {} has no cgroup on this machine", pod.name_any()))?.1)
+    }
+
+    /// None if the group has gone meanwhile.
+    fn read(folder: &Path) -> Option<Self> {
+        let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
+        let weight = number("cpu.weight").or_else(|| number("cpu.shares"))?;
+        Some(Self { idle: number("cpu.idle") == Some(1), weight })
     }
 }
 

@@ -40,6 +40,9 @@ pub const KUBECONFIG: &str = "SCAVENGER_E2E_KUBECONFIG";
 /// Environment variable with the path of a kubectl that fits the cluster, for tests that follow the README.
 pub const KUBECTL: &str = "SCAVENGER_E2E_KUBECTL";
 
+/// Environment variable with the folder of the cgroups of the cluster's pods, on this machine.
+pub const KUBEPODS: &str = "SCAVENGER_E2E_KUBEPODS";
+
 /// Environment variable that lets the test run that takes the installation away; `cargo xtask test` sets it at the very
 /// end.
 pub const LAST: &str = "SCAVENGER_E2E_LAST";

@@ -19,6 +19,7 @@ mod kinds_of_nodes;
 mod memory;
 mod moldable;
 mod mpirun;
+mod node_agent;
 mod nodes;
 mod outages;
 mod overlap;

@@ -92,7 +92,8 @@ async fn traces(world: &World) -> Result<Vec<String>> {
 
 fn is_ours(kind: &str, object: &DynamicObject) -> bool {
     // The cluster's own machine is called scavenger-node, and the tests label their namespaces.
-    let name = object.name_any().replace("scavenger-node", "");
+    let name =
+        object.name_any().replace("scavenger-node-agent", "scavenger-agent").replace("scavenger-node", "");
     let marks = object.labels().keys().chain(object.annotations().keys());
     let marked = marks.filter(|key| *key != "scavenger.dev/e2e").any(|key| key.starts_with("scavenger.dev/"));
     let held = object.finalizers().iter().any(|finalizer| finalizer.starts_with("scavenger.dev/"));
