@@ -67,7 +67,7 @@ impl Arguments {
     #[must_use]
     pub fn to(self) -> ReportTo {
         self.reports.to().unwrap_or_else(|| {
-            let problem = "--report-url is missing, or SCAVENGER_NODE_AGENT_REPORT_URL";
+            let problem = "set --report-url, or SCAVENGER_NODE_AGENT_REPORT_URL";
             Cli::command().error(ErrorKind::MissingRequiredArgument, problem).exit()
         })
     }
