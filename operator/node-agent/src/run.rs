@@ -8,6 +8,7 @@ use std::{
         PoisonError,
         mpsc::{self, RecvTimeoutError},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -27,6 +28,9 @@ use crate::{
 
 /// Where cgroups are mounted.
 const MOUNTS: &str = "/sys/fs/cgroup";
+
+/// Before what failed at the end is tried once more.
+const SECOND_TRY: Duration = Duration::from_millis(200);
 
 /// A message to the thread.
 #[derive(Debug)]
@@ -119,26 +123,34 @@ impl Agent {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = self.keeper.failed(found.is_ok());
     }
 
-    /// Gives back every weight.
+    /// Gives back every weight, and ends.
     fn stop(mut self) -> ExitCode {
-        let pods = match self.pods() {
-            Ok(pods) => pods,
-            Err(problem) => {
-                say(&format!("{problem}; no weight is given back"));
-                return ExitCode::FAILURE;
-            }
+        let mut failed = self.give_back();
+        // A cgroup that is removed loses its files before its folder: only what fails twice is a problem.
+        if failed.as_ref().is_ok_and(|failed| !failed.is_empty()) {
+            thread::park_timeout(SECOND_TRY);
+            failed = self.give_back();
+        }
+        let problem = match failed.as_deref() {
+            Ok([]) => return ExitCode::SUCCESS,
+            Ok([(uid, problem), ..]) => format!("cannot give back the weight of pod {uid}: {problem}"),
+            Err(problem) => format!("{problem}; no weight is given back"),
         };
+        say(&problem);
+        ExitCode::FAILURE
+    }
+
+    /// Returns the pods that could not be changed, each with the reason.
+    fn give_back(&mut self) -> Result<Vec<(String, String)>, String> {
         let mut failed = Vec::new();
-        for (uid, path) in pods {
+        for (uid, path) in self.pods()? {
             match fulfil(&path, self.keeper.last_wish(&uid)) {
                 Some(Err(problem)) => failed.push((uid, problem)),
                 Some(done) => self.keeper.done(&uid, done).iter().for_each(|line| say(line)),
                 None => {}
             }
         }
-        let Some((uid, problem)) = failed.first() else { return ExitCode::SUCCESS };
-        say(&format!("cannot give back the weights of {} pods, such as {uid}: {problem}", failed.len()));
-        ExitCode::FAILURE
+        Ok(failed)
     }
 
     fn pods(&self) -> Result<BTreeMap<String, PathBuf>, String> {

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use scavenger_cgroups::cpu::{Cgroup, Wish};
+
 use crate::{
     harness::{Agent, Class, Driver, Pod, Tree, eventually, program},
     operator::Operator,
@@ -136,35 +138,67 @@ fn without_an_operator_the_last_answer_counts() {
     assert!(pod.is_as_before() && log.matches("cannot ask").count() == 1, "{log}");
 }
 
+/// Makes pods and ends them at once, in three threads, until something else is done.
+fn churn(tree: &Tree, with: impl Fn(&Pod) + Sync, until: impl FnOnce()) {
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for lane in 1..=3 {
+            let (with, ended) = (&with, &ended);
+            scope.spawn(move || {
+                for number in lane * 100_000.. {
+                    if ended.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let pod = tree.running(Class::Burstable, number, 200);
+                    with(&pod);
+                    pod.end();
+                }
+            });
+        }
+        let _ends = Ends(&ended);
+        until();
+    });
+}
+
+/// Ends the threads, also if a test fails that they would wait for.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn pods_come_and_go_while_it_looks() {
     let Some(tree) = Tree::of_kernel(Driver::Systemd) else { return };
     let stays = tree.running(Class::Burstable, 1, 200);
     let operator = Operator::start();
     let agent = Agent::start_with(&tree.root, &operator, &["--look-every", "1ms"]);
-    let ended = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for lane in 1..=3 {
-            let (tree, operator, ended, stays) = (&tree, &operator, &ended, &stays);
-            scope.spawn(move || {
-                for number in lane * 1_000.. {
-                    if ended.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    let pod = tree.running(Class::Burstable, number, 200);
-                    operator.tell(&[stays.listed(number % 2 == 0), pod.listed(true)]);
-                    pod.end();
-                }
-            });
-        }
+    let listed = |pod: &Pod| operator.tell(&[stays.listed(pod.uid.ends_with('0')), pod.listed(true)]);
+    churn(&tree, listed, || {
         let until = Instant::now() + Duration::from_secs(3);
         eventually("the end of the time", || Instant::now() >= until);
-        ended.store(true, Ordering::Relaxed);
     });
     operator.tell(&[stays.listed(true)]);
     eventually("idle", || stays.is_idle());
     let log = agent.end();
     assert!(stays.is_as_before() && !log.contains("cannot"), "{log}");
+}
+
+#[test]
+fn pods_come_and_go_while_weights_are_given_back() {
+    let Some(tree) = Tree::of_kernel(Driver::Cgroupfs) else { return };
+    let idle = |pod: &Pod| {
+        Cgroup::open(&pod.path).unwrap().fulfil(Wish::Idle).unwrap();
+    };
+    churn(&tree, idle, || {
+        for _ in 0..50 {
+            let restore =
+                Command::new(program()).args(["restore", "--tree"]).arg(&tree.root).output().unwrap();
+            assert!(restore.status.success(), "{}", String::from_utf8_lossy(&restore.stderr));
+        }
+    });
 }
 
 #[test]
