@@ -8,7 +8,7 @@ use crate::{cache, chart, docs, generate, lint, paths, release, rules, shell, te
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
-const CRATES: [&str; 17] = [
+const CRATES: [&str; 18] = [
     "scavenger-vocabulary",
     "scavenger-cgroups",
     "scavenger-node-agent",
@@ -25,6 +25,7 @@ const CRATES: [&str; 17] = [
     "scavenger-counter",
     "scavenger-e2e",
     "scavenger-local-postgres",
+    "scavenger-kernel-guest",
     "xtask",
 ];
 

@@ -1,5 +1,5 @@
-//! Development tasks of the project: `cargo xtask demo`, `test`, `versions`, `upgrade`, `walk`, `bench`, `faults`, `ci`,
-//! `cluster`, `generate`, `release`.
+//! Development tasks of the project: `cargo xtask demo`, `test`, `versions`, `upgrade`, `walk`, `bench`, `faults`, `kernel`,
+//! `ci`, `cluster`, `generate`, `release`.
 
 mod bench;
 mod cache;
@@ -15,6 +15,7 @@ mod forecast;
 mod generate;
 mod images;
 mod install;
+mod kernel;
 mod lint;
 mod packages;
 mod paths;
@@ -50,6 +51,7 @@ enum Task {
     Walk(walk::Arguments),
     Bench(bench::Arguments),
     Faults(faults::Arguments),
+    Kernel(kernel::Arguments),
     Ci(ci::Arguments),
     Generate(generate::Arguments),
     /// Run a real Kubernetes on this machine
@@ -80,6 +82,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Walk(arguments) => walk::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Faults(arguments) => faults::run(&arguments),
+        Task::Kernel(arguments) => kernel::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Generate(arguments) => generate::run(&arguments),
         Task::Cluster(arguments) => cluster::run(arguments),

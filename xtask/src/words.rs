@@ -49,7 +49,7 @@ const SQL: [&str; 6] = ["select ", "insert ", "update ", "delete ", "with ", "id
 const MIGRATIONS: &str = "schema/migrations/";
 
 /// Folders of code whose strings are messages.
-const CODE: [&str; 14] = [
+const CODE: [&str; 15] = [
     "gromacs-submitter/src",
     "operator/node-agent/cgroups/src",
     "operator/node-agent/src",
@@ -63,6 +63,7 @@ const CODE: [&str; 14] = [
     "tuner/src",
     "vocabulary/src",
     "workloads/counter/src",
+    "xtask/guest/src",
     "xtask/src",
 ];
 
