@@ -177,7 +177,7 @@ fn longest<K, V>(entries: &BTreeMap<K, V>, size: impl Fn(&V) -> f64) -> Vec<(&K,
 /// What kind of process has this name. Names end at 15 bytes.
 fn kind(name: &str) -> &'static str {
     /// Beginnings of names.
-    const KINDS: [(&str, &[&str]); 10] = [
+    const KINDS: [(&str, &[&str]); 11] = [
         (
             "rustc",
             &["rustc", "rustdoc", "clippy-driver", "cargo", "build-script", "opt ", "lto ", "coordinator"],
@@ -193,6 +193,7 @@ fn kind(name: &str) -> &'static str {
             "other programs of the project",
             &["gromacs-submitt", "scavenger-tuner", "scavenger-super", "scavenger-node-", "scavenger-count"],
         ),
+        ("emulated machines", &["qemu-system"]),
         ("GROMACS and Postgres", &["gmx", "postgres", "psql", "pg_", "initdb"]),
     ];
     let is_of = |names: &&[&str]| names.iter().any(|beginning| name.starts_with(beginning));

@@ -5,12 +5,17 @@
 //! The lane of the last cluster runs what needs no cluster first: that computes while the others wait, and once it is done
 //! the machine can carry a further cluster.
 
-use std::{sync::Mutex, thread, time::Instant};
+use std::{
+    process::{Command, Stdio},
+    sync::Mutex,
+    thread,
+    time::Instant,
+};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::{
-    How,
+    Depth, How,
     call::{Call, Failed},
     cargo_test, flaky,
     programs::{Program, Programs},
@@ -49,6 +54,8 @@ enum Work {
     Cluster,
     /// The examples in the documentation of the code.
     Documentation,
+    /// The short form of `cargo xtask kernel`.
+    Kernel,
     /// All tests of a program, or those that are named.
     Tests(Program, Vec<String>),
 }
@@ -93,7 +100,7 @@ impl Lanes<'_> {
         names: &[cluster::Name],
         prepare: &(impl Fn(&cluster::Name) -> Result<Cluster> + Sync),
     ) -> Result<()> {
-        let Parts { without, on_clusters, last } = Parts::of(self.programs, self.all)?;
+        let Parts { without, on_clusters, last } = Parts::of(self.programs, self.all, self.how.depth)?;
         let began = Instant::now();
         let (report, on_clusters) = (&Mutex::new(Report::default()), &Mutex::new(on_clusters));
         let run_on = |name: &cluster::Name| {
@@ -218,6 +225,12 @@ impl Part {
         let mut command = match &self.work {
             Work::Cluster => bail!("{} is no program", self.name),
             Work::Documentation => cargo_test(&["--workspace", "--doc"]),
+            Work::Kernel => {
+                let program = std::env::current_exe().context("cannot tell where this program is")?;
+                let mut command = Command::new(program);
+                command.args(["kernel", "--short", "--no-install"]).stdin(Stdio::null());
+                command
+            }
             Work::Tests(program, tests) => {
                 let mut command = program.command();
                 if !tests.is_empty() {
@@ -246,13 +259,16 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(programs: &Programs, all: bool) -> Result<Self> {
+    fn of(programs: &Programs, all: bool, depth: Depth) -> Result<Self> {
         let whole = |program: &Program| Part {
             name: program.name.clone(),
             work: Work::Tests(program.clone(), Vec::new()),
         };
         let mut without: Vec<Part> = programs.without.iter().map(whole).collect();
         without.push(Part { name: "documentation".to_owned(), work: Work::Documentation });
+        if all && depth == Depth::Test {
+            without.push(Part { name: "kernel with cgroup v2".to_owned(), work: Work::Kernel });
+        }
         let modules = programs.on_a_cluster.modules(all)?;
         let mut on_clusters: Vec<Part> = modules
             .into_iter()

@@ -114,8 +114,8 @@ impl Arguments {
 
 /// Run every test with the full counts: takes hours, and can be resumed
 ///
-/// Then runs the demo with the Helm chart, the demo on a cluster that knows nothing of the project, and the commands of the
-/// pages. Each part that passes is stamped with the commit it passed at, in target/soak.
+/// Then runs `cargo xtask kernel`, the demo with the Helm chart, the demo on a cluster that knows nothing of the project, and
+/// the commands of the pages. Each part that passes is stamped with the commit it passed at, in target/soak.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SoakArguments {
     /// Leave out the parts that have passed already at this commit
@@ -194,6 +194,9 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
     cluster::check(&options)?;
     let mut wanted: Vec<&str> = packages::CLUSTER.to_vec();
     wanted.extend(packages::TESTS);
+    if all {
+        wanted.extend(packages::KERNEL);
+    }
     let what = match (is_whole, all) {
         _ if depth == Depth::Soak => What::Soak,
         (false, _) => What::Named,

@@ -1,4 +1,4 @@
-//! What a soak does beside the tests: whole installations, as people make them.
+//! What a soak does beside the tests: measurements on an emulated machine, and whole installations, as people make them.
 
 use std::{path::Path, process::Command, time::Instant};
 
@@ -7,18 +7,19 @@ use anyhow::{Result, bail};
 use super::{Arguments, CLUSTERS, stamps::Stamps};
 use crate::{cluster, shell};
 
-/// Name of each part, and the arguments of `cargo xtask` that carry it out.
-const PARTS: [(&str, &[&str]); 3] = [
-    ("demo by the chart", &["demo", "--chart"]),
-    ("demo on another cluster", &["walk", "demo"]),
-    ("commands of the pages", &["walk", "pages"]),
+/// Name of each part, the arguments of `cargo xtask` that carry it out, and whether it makes a cluster.
+const PARTS: [(&str, &[&str], bool); 4] = [
+    ("kernel with cgroup v2", &["kernel"], false),
+    ("demo by the chart", &["demo", "--chart"], true),
+    ("demo on another cluster", &["walk", "demo"], true),
+    ("commands of the pages", &["walk", "pages"], true),
 ];
 
 /// Runs all parts that `stamps` does not know.
 pub(super) fn run(program: &Path, arguments: &Arguments, stamps: &Stamps) -> Result<()> {
     let name = arguments.name.numbered(CLUSTERS + 1)?;
     let mut failed = Vec::new();
-    for (part, verb) in PARTS {
+    for (part, verb, makes_cluster) in PARTS {
         if let Some(seconds) = stamps.passed(part) {
             eprintln!("soak: {part}: left out, has passed at this commit ({seconds:.0} s)");
             continue;
@@ -26,7 +27,10 @@ pub(super) fn run(program: &Path, arguments: &Arguments, stamps: &Stamps) -> Res
         eprintln!("soak: {part} ...");
         let began = Instant::now();
         let mut command = Command::new(program);
-        command.args(verb).args(["--name", name.as_str()]);
+        command.args(verb);
+        if makes_cluster {
+            command.args(["--name", name.as_str()]);
+        }
         if arguments.no_install {
             command.arg("--no-install");
         }
