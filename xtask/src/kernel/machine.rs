@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use scavenger_kernel_guest::report::Line;
 
 use super::tables::Report;
@@ -71,7 +71,17 @@ impl Machine {
         let report = follow(&mut child, &task, limit);
         // It has ended, or it has taken too long.
         child.kill().and_then(|()| child.wait()).with_context(|| format!("cannot end {QEMU}"))?;
-        let report = report?;
+        let (report, in_time) = report?;
+        if !report.done {
+            // What it measured may say why.
+            eprint!("{}", report.text());
+        }
+        ensure!(
+            in_time,
+            "the machine with {} has not measured everything after {} s",
+            self.name(),
+            limit.as_secs()
+        );
         if !report.done {
             let said = |file: &Path| fs::read(file).map(|text| String::from_utf8_lossy(&text).into_owned());
             let said =
@@ -122,8 +132,8 @@ impl Machine {
     }
 }
 
-/// Reads what the machine reports until it ends.
-fn follow(child: &mut Child, task: &Task, limit: Duration) -> Result<Report> {
+/// Reads what the machine reports until it ends, or until it has taken too long: then the second value is false.
+fn follow(child: &mut Child, task: &Task, limit: Duration) -> Result<(Report, bool)> {
     let output = child.stdout.take().context("nothing to read from")?;
     let (send, lines) = mpsc::channel();
     thread::spawn(move || {
@@ -143,10 +153,8 @@ fn follow(child: &mut Child, task: &Task, limit: Duration) -> Result<Report> {
                 }
                 report.enter(line);
             }
-            Err(RecvTimeoutError::Disconnected) => return Ok(report),
-            Err(RecvTimeoutError::Timeout) => {
-                bail!("the machine has not measured everything after {} s", limit.as_secs())
-            }
+            Err(RecvTimeoutError::Disconnected) => return Ok((report, true)),
+            Err(RecvTimeoutError::Timeout) => return Ok((report, false)),
         }
     }
 }
