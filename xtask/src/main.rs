@@ -1,5 +1,5 @@
 //! Development tasks of the project: `cargo xtask demo`, `test`, `versions`, `upgrade`, `walk`, `bench`, `faults`, `kernel`,
-//! `ci`, `cluster`, `generate`, `release`.
+//! `trace`, `ci`, `cluster`, `generate`, `release`.
 
 mod bench;
 mod cache;
@@ -25,6 +25,7 @@ mod release;
 mod rules;
 mod shell;
 mod test;
+mod trace;
 mod usage;
 mod walk;
 mod words;
@@ -52,6 +53,7 @@ enum Task {
     Bench(bench::Arguments),
     Faults(faults::Arguments),
     Kernel(kernel::Arguments),
+    Trace(trace::Arguments),
     Ci(ci::Arguments),
     Generate(generate::Arguments),
     /// Run a real Kubernetes on this machine
@@ -83,6 +85,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Faults(arguments) => faults::run(&arguments),
         Task::Kernel(arguments) => kernel::run(&arguments),
+        Task::Trace(arguments) => trace::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
         Task::Generate(arguments) => generate::run(&arguments),
         Task::Cluster(arguments) => cluster::run(arguments),

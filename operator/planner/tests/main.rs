@@ -3,6 +3,7 @@
 //! After every single plan the model checks [`scavenger_planner::check`], plans again at once (nothing may come of it),
 //! and checks every write and the true state of the cluster, so the tests themselves state only what is special.
 
+mod days;
 mod properties;
 mod scenarios;
 

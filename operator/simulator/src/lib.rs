@@ -15,6 +15,7 @@
 //! | which namespaces take what | `namespaces` |
 //! | what must hold in the cluster at every instant | `truth` |
 //! | what a test asks about the cluster | `queries` |
+//! | what is written down of the planner's answers | `trace` |
 //!
 //! After every single plan the model checks [`scavenger_planner::check`] and plans again at once: nothing may come of
 //! it. There is no randomness but that of a seed, so a run can always be repeated.
@@ -31,12 +32,14 @@ mod queries;
 mod resize;
 mod scheduler;
 mod supervisor;
+mod trace;
 mod truth;
 mod watches;
 
 pub use cluster::{Cluster, Delays, Fault, Kill, Random, Workload};
 pub use injected::Injected;
 pub use supervisor::Unstartable;
+pub use trace::Traced;
 pub use watches::Stream;
 
 use scavenger_planner::fixtures::{at, key, millis, pod, seconds, settings};

@@ -35,7 +35,7 @@ use crate::{
     forecast::Forecast,
     images,
     install::{self, Agents, By},
-    packages, shell,
+    packages, shell, trace,
     usage::Usage,
 };
 
@@ -149,6 +149,8 @@ struct How {
     depth: Depth,
     /// Python with schemathesis.
     python: PathBuf,
+    /// Where the planner's tests write what they plan, if that is compared with the recording.
+    trace: Option<PathBuf>,
 }
 
 /// Carries out `cargo xtask test`.
@@ -208,7 +210,9 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
         packages::ensure(&wanted, !arguments.no_install)?;
         images::ensure(!arguments.no_install)
     })?;
-    let how = How { depth, python: contract::python()? };
+    let trace = if is_whole && depth == Depth::Test { Some(target()?.join("trace/test")) } else { None };
+    trace.as_deref().map_or(Ok(()), trace::prepare)?;
+    let how = How { depth, python: contract::python()?, trace };
 
     // What is compiled needs both cores; a cluster that waits would only disturb.
     let programs = if is_whole {
@@ -240,7 +244,8 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
     let result = if let Some(programs) = &programs {
         let (retry, take_away) = (arguments.retry, !arguments.keep);
         let shown = if arguments.usage { usize::MAX } else { SHOWN };
-        lanes::Lanes { how: &how, programs, all, retry, take_away, stamps, shown }.run(&names, &prepare)
+        let lanes = lanes::Lanes { how: &how, programs, all, retry, take_away, stamps, shown };
+        lanes.run(&names, &prepare).and_then(|()| how.trace.as_deref().map_or(Ok(()), trace::compare))
     } else {
         prepare(&arguments.name).and_then(|cluster| {
             let mut tests = cargo_test(&[]);
@@ -328,6 +333,9 @@ impl How {
         tests.env("SCAVENGER_E2E", "1");
         if let Some(cluster) = cluster {
             on(cluster, tests)?;
+        }
+        if let Some(folder) = &self.trace {
+            trace::to(folder, tests);
         }
         match self.depth {
             Depth::Test => for_a_change(tests, &self.python),

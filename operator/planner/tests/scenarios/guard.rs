@@ -1,12 +1,11 @@
 //! Who goes for pending ordinary pods while no operator works.
 
 use scavenger_planner::{
-    Planner,
     fixtures::{key, node, pod, seconds, settings, sj},
     guard::{Help, Leaving},
     values::{Key, Observation, Phase, Settings},
 };
-use scavenger_simulator::{Cluster, Workload};
+use scavenger_simulator::{Cluster, Traced, Workload};
 
 use super::work;
 
@@ -23,7 +22,7 @@ fn unattended() -> Cluster {
 
 /// What the guard says of a cluster that it has just read.
 fn relief(cluster: &Cluster, pool: Settings) -> Vec<(Key, Help)> {
-    let mut planner = Planner::default();
+    let mut planner = Traced::default();
     for observation in cluster.objects() {
         planner.observe(observation, cluster.now);
     }

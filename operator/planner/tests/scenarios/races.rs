@@ -3,11 +3,12 @@
 use std::slice;
 
 use scavenger_planner::{
-    Plan, Planner,
+    Plan,
     action::{Action, ActionResult, Answer, Task},
     fixtures::{at, key, millis, node, pod, settings, sj},
     values::{Access, Observation, Phase, ScavengerJob, Volume},
 };
+use scavenger_simulator::Traced;
 
 /// Created at this second, with everything that a start needs.
 fn created(sj: ScavengerJob, second: i64) -> ScavengerJob {
@@ -15,8 +16,8 @@ fn created(sj: ScavengerJob, second: i64) -> ScavengerJob {
 }
 
 /// A planner that sees these ScavengerJobs.
-fn planner(seen: impl IntoIterator<Item = Observation>, all: &[ScavengerJob]) -> Planner {
-    let mut planner = Planner::default();
+fn planner(seen: impl IntoIterator<Item = Observation>, all: &[ScavengerJob]) -> Traced {
+    let mut planner = Traced::default();
     planner.observe(Observation::Pool(Box::new(Ok(settings().filled_to(1.0)))), at(100));
     for observation in seen {
         planner.observe(observation, at(100));
@@ -28,7 +29,7 @@ fn planner(seen: impl IntoIterator<Item = Observation>, all: &[ScavengerJob]) ->
 }
 
 /// An answer comes after so many milliseconds.
-fn answered(planner: &mut Planner, action: &Action, answer: Answer, after: i64) -> Plan {
+fn answered(planner: &mut Traced, action: &Action, answer: Answer, after: i64) -> Plan {
     let time = at(200) + millis(after);
     let result = ActionResult { sj: action.sj.clone(), uid: action.uid.clone(), time, answer: Ok(answer) };
     planner.observe(Observation::Done(result), time);
@@ -36,7 +37,7 @@ fn answered(planner: &mut Planner, action: &Action, answer: Answer, after: i64) 
 }
 
 /// Its status was written as the plan asks for it.
-fn written(planner: &mut Planner, plan: &Plan, sj: &ScavengerJob, after: i64) -> (ScavengerJob, Plan) {
+fn written(planner: &mut Traced, plan: &Plan, sj: &ScavengerJob, after: i64) -> (ScavengerJob, Plan) {
     let [action] = plan.actions.as_slice() else { panic!("{:?}", plan.actions) };
     let Task::WriteStatus(write) = &action.task else { panic!("{action:?}") };
     let status = write.status.clone();
@@ -46,7 +47,7 @@ fn written(planner: &mut Planner, plan: &Plan, sj: &ScavengerJob, after: i64) ->
 }
 
 /// It is found ready to start.
-fn prepared(planner: &mut Planner, action: &Action, sj: &ScavengerJob, after: i64) -> Plan {
+fn prepared(planner: &mut Traced, action: &Action, sj: &ScavengerJob, after: i64) -> Plan {
     let sj = ScavengerJob { resource_version: sj.resource_version + 10, ..sj.clone() };
     let answer = Answer::Prepared {
         sj: Box::new(sj),

@@ -1,12 +1,11 @@
 //! PersistentVolumes tie pods to nodes: those of ScavengerJobs, and ordinary ones for which room is made.
 
 use scavenger_planner::{
-    Planner,
     fixtures::{at, key, node, pod, seconds, settings, sj},
     guard::Help,
     values::{Access, Expression, Key, NodeTerm, Observation, Operator, Phase, Volume, WaitingReason},
 };
-use scavenger_simulator::{Cluster, Workload};
+use scavenger_simulator::{Cluster, Traced, Workload};
 
 use super::work;
 
@@ -30,7 +29,7 @@ fn full() -> Cluster {
 
 /// Where room is made for a pending pod that mounts claim `data`, with these volumes.
 fn room(cluster: &Cluster, seen: impl IntoIterator<Item = Observation>) -> (Key, Help) {
-    let mut planner = Planner::default();
+    let mut planner = Traced::default();
     for observation in cluster.objects() {
         planner.observe(observation, cluster.now);
     }
