@@ -101,7 +101,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if !failed.is_empty() {
         bail!("{} of {checks} expectations are not met:\n  {}", failed.len(), failed.join("\n  "));
     }
-    println!("All {checks} expectations are met.");
+    if checks > 0 {
+        println!("All {checks} expectations are met.");
+    }
     Ok(())
 }
 
