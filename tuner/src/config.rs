@@ -31,11 +31,6 @@ pub enum Command {
     Serve(ServeOptions),
     /// Print the ladder for one simulation, without a service
     Recommend(RecommendOptions),
-    /// Print how good predictions are on measured runs left out of the fit
-    ///
-    /// Fits the model to public measurements with whole machines and systems left out, predicts those, and prints a table in
-    /// Markdown with two plain models beside. Takes some seconds.
-    Accuracy(AccuracyOptions),
     /// Propose benchmarks for a kind of node, and put them into the queue
     ///
     /// Those that would tell most: short simulations of water, with the arguments of mdrun. What they measure, once it
@@ -53,33 +48,6 @@ pub enum Command {
     ///
     /// For bash, for example: `source <(scavenger-tuner completions bash)`.
     Completions(completions::Options),
-}
-
-/// Options of `accuracy`.
-#[derive(Clone, Debug, Args)]
-pub struct AccuracyOptions {
-    /// Stop each fit after N rounds over all constants
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 60,
-        value_parser = clap::value_parser!(u16).range(1..=1000)
-    )]
-    pub fit_rounds: u16,
-    /// Draw predicted against measured speed into FILE, as SVG
-    #[arg(long, value_name = "FILE")]
-    pub plot: Option<PathBuf>,
-    /// Print the constants that all measurements together give, too
-    #[arg(long)]
-    pub show_constants: bool,
-    /// Print what each part of the model brings instead, alone and together
-    ///
-    /// Fits two models for each part: without any other, and without this one. Takes a minute or two.
-    #[arg(long, conflicts_with_all = ["plot", "show_constants", "check"])]
-    pub parts: bool,
-    /// Fail unless the model is ahead of both plain models in every regime of CPUs, and PAGE has these tables
-    #[arg(long, value_name = "PAGE")]
-    pub check: Option<PathBuf>,
 }
 
 /// This program's flags for logs.

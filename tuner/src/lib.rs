@@ -2,7 +2,6 @@
 //!
 //! Everything that decides is in `scavenger-tuner-model`; here are its faces.
 
-pub mod accuracy;
 pub mod calibration;
 pub mod cli;
 pub mod config;
@@ -27,7 +26,6 @@ pub fn run(cli: Cli) -> ExitCode {
     let outcome = match cli.command {
         Command::Serve(options) => cli::serve::exec(&options),
         Command::Recommend(options) => cli::recommend::exec(&options),
-        Command::Accuracy(options) => cli::accuracy::exec(&options),
         Command::Calibrate(options) => cli::calibrate::exec(&options),
         Command::Import(options) => cli::import::exec(&options),
         Command::Openapi => cli::openapi::exec(),

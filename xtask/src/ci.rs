@@ -8,7 +8,7 @@ use crate::{cache, chart, docs, generate, lint, paths, release, rules, shell, te
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
-const CRATES: [&str; 18] = [
+const CRATES: [&str; 19] = [
     "scavenger-vocabulary",
     "scavenger-cgroups",
     "scavenger-node-agent",
@@ -21,6 +21,7 @@ const CRATES: [&str; 18] = [
     "scavenger-tuner-model",
     "scavenger-operator",
     "scavenger-tuner",
+    "scavenger-tuner-lab",
     "gromacs-submitter",
     "scavenger-counter",
     "scavenger-e2e",

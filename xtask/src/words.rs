@@ -49,7 +49,7 @@ const SQL: [&str; 6] = ["select ", "insert ", "update ", "delete ", "with ", "id
 const MIGRATIONS: &str = "schema/migrations/";
 
 /// Folders of code whose strings are messages.
-const CODE: [&str; 15] = [
+const CODE: [&str; 16] = [
     "gromacs-submitter/src",
     "operator/node-agent/cgroups/src",
     "operator/node-agent/src",
@@ -59,6 +59,7 @@ const CODE: [&str; 15] = [
     "operator/supervisor/src",
     "program/src",
     "schema/src",
+    "tuner/lab/src",
     "tuner/model/src",
     "tuner/src",
     "vocabulary/src",

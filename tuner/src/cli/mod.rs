@@ -1,6 +1,5 @@
 //! A file per verb.
 
-pub mod accuracy;
 pub mod calibrate;
 pub mod import;
 pub mod openapi;

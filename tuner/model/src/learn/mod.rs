@@ -106,7 +106,7 @@ impl Stratum {
     }
 
     /// Factor on the standard deviation of a class of one design that makes the interval of 80% cover 80% of what was measured
-    /// on machines that were left out (conformal prediction; `scavenger-tuner accuracy --show-constants`).
+    /// on machines that were left out (conformal prediction; `scavenger-tuner-lab --show-constants`).
     #[must_use]
     pub fn widening(self, known: Known) -> f64 {
         WIDENING[self as usize][known as usize]

@@ -38,7 +38,7 @@ macro_rules! constants {
         }
 
         impl Constants {
-            /// Fitted to the measurements in `tuner/data`: `scavenger-tuner accuracy --show-constants` prints them.
+            /// Fitted to the measurements in `tuner/data`: `scavenger-tuner-lab --show-constants` prints them.
             pub const FITTED: Self = Self { $($name: $fitted,)* };
 
             /// What is expected before any fit; also the centre that the fit is drawn to.

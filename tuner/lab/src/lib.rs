@@ -9,6 +9,7 @@ pub mod memory;
 pub mod neighbours;
 pub mod pieces;
 pub mod plain;
+pub mod plot;
 pub mod report;
 pub mod settings;
 pub mod tables;

@@ -1,14 +1,17 @@
 //! Predicted against measured speed.
 
+#[path = "../../src/plot/style.rs"]
+mod style;
+
 use anyhow::Result;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::VPos;
 
-use super::style::{
+use crate::Point;
+use style::{
     FONT, GREY, GRID, Style, TEXT, TITLE, WIDTH, legend, log_base, range, text, thousands, three_digits,
 };
-use crate::accuracy::Point;
 
 /// So that the panel is about square.
 const HEIGHT: u32 = 560;

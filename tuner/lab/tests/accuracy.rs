@@ -1,10 +1,9 @@
 //! What must never be lost: the model is ahead of plain models on machines and systems that it has not seen.
 
-use scavenger_tuner::accuracy::{floor, run};
-use scavenger_tuner::plot;
+use scavenger_tuner_lab::{floor, plot, run};
 
-const PAGE: &str = include_str!("../data/accuracy.md");
-const PLOT: &str = include_str!("../data/accuracy.svg");
+const PAGE: &str = include_str!("../../data/accuracy.md");
+const PLOT: &str = include_str!("../../data/accuracy.svg");
 
 /// The whole validation, as `accuracy --check` does it.
 #[test]
@@ -14,5 +13,8 @@ fn the_model_is_ahead_of_both_plain_models_in_every_regime_of_cpus_and_the_page_
     let wrong = floor::shortfalls(&accuracy, PAGE);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let drawn = plot::accuracy(&accuracy.points).expect("it should be drawn");
-    assert!(floor::is_same_plot(PLOT, &drawn), "draw it again: accuracy --plot tuner/data/accuracy.svg");
+    assert!(
+        floor::is_same_plot(PLOT, &drawn),
+        "draw it again: scavenger-tuner-lab --plot tuner/data/accuracy.svg"
+    );
 }
