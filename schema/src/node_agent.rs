@@ -10,7 +10,7 @@ pub const AUDIENCE: &str = "scavenger.dev/node-agent";
 /// Where agents ask, on the endpoint that takes reports.
 pub const PATH: &str = "/nodes";
 
-/// So long the operator holds a request to which it has nothing new to say, in seconds. Whoever asks waits longer.
+/// So long the operator holds a request to which it has nothing new to say, in seconds. The agent waits a little longer.
 pub const HOLD_SECONDS: u64 = 50;
 
 /// What an agent says: what it was told last, and what it could not do.
