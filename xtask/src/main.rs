@@ -20,6 +20,7 @@ mod lint;
 mod packages;
 mod paths;
 mod preflight;
+mod program;
 mod progress;
 mod release;
 mod rules;
@@ -64,6 +65,7 @@ enum Task {
 }
 
 fn main() -> ExitCode {
+    program::remember();
     match run(Arguments::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::{
     Depth, How,
@@ -21,7 +21,10 @@ use super::{
     programs::{Program, Programs},
     stamps::Stamps,
 };
-use crate::cluster::{self, Cluster};
+use crate::{
+    cluster::{self, Cluster},
+    program,
+};
 
 /// Modules of tests on a cluster that take the longest: they begin first, so that the clusters are done at about the same time. In the soak
 /// `overlap` takes an hour.
@@ -226,8 +229,7 @@ impl Part {
             Work::Cluster => bail!("{} is no program", self.name),
             Work::Documentation => cargo_test(&["--workspace", "--doc"]),
             Work::Kernel => {
-                let program = std::env::current_exe().context("cannot tell where this program is")?;
-                let mut command = Command::new(program);
+                let mut command = Command::new(program::path()?);
                 command.args(["kernel", "--short", "--no-install"]).stdin(Stdio::null());
                 command
             }

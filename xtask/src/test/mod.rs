@@ -35,7 +35,7 @@ use crate::{
     forecast::Forecast,
     images,
     install::{self, Agents, By},
-    packages, shell, trace,
+    packages, program, shell, trace,
     usage::Usage,
 };
 
@@ -160,14 +160,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Carries out `cargo xtask soak`.
 pub(crate) fn soak(arguments: &SoakArguments) -> Result<()> {
-    let program = std::env::current_exe().context("cannot tell where this program is")?;
     let stamps = Stamps::of_work_tree(target()?.join("soak"), arguments.resume)?;
     let tests = run_at(&arguments.test, Depth::Soak, Some(&stamps));
     if !arguments.test.arguments.is_empty() {
         return tests;
     }
     // Each is a whole installation, so they come one after the other, and all of them even if one fails.
-    let walks = parts::run(&program, &arguments.test, &stamps);
+    let walks = parts::run(program::path()?, &arguments.test, &stamps);
     tests.and(walks)
 }
 
@@ -286,8 +285,7 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
 
 /// Folder of what cargo builds: this program is in target/debug, wherever that is.
 pub(crate) fn target() -> Result<PathBuf> {
-    let program = std::env::current_exe().context("cannot tell where this program is")?;
-    let target = program.ancestors().nth(2).context("this program is in no folder of cargo's")?;
+    let target = program::path()?.ancestors().nth(2).context("this program is in no folder of cargo's")?;
     Ok(target.to_owned())
 }
 
@@ -352,9 +350,8 @@ impl How {
 
 /// Lets a test run find the cluster.
 pub(crate) fn on(cluster: &Cluster, tests: &mut Command) -> Result<()> {
-    // Built for the images just now, into the folder in which this program is too.
-    let operator = std::env::current_exe().context("cannot tell where this program is")?;
-    let operator = operator.with_file_name("scavenger-operator");
+    // Built for the images just now.
+    let operator = program::folder()?.join("scavenger-operator");
     tests
         .env("SCAVENGER_E2E", "1")
         .env("SCAVENGER_E2E_KUBECONFIG", cluster.kubeconfig())

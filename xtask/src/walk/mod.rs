@@ -12,7 +12,7 @@ use clap::Subcommand;
 
 use crate::{
     cluster::{self, Cluster},
-    images, packages,
+    images, packages, program,
     progress::Task,
 };
 
@@ -45,8 +45,6 @@ enum What {
 
 /// Carries out `cargo xtask walk`.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    // Before anything is built, which may replace the file: then it cannot be asked for any more.
-    let program = std::env::current_exe().context("cannot tell where this program is")?;
     let options = cluster::Options {
         no_install: arguments.no_install,
         registry: arguments.what == What::Demo,
@@ -59,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let name = arguments.name.as_str();
     cluster::down(name)?;
     let result = cluster::up(name, &options).and_then(|cluster| match arguments.what {
-        What::Demo => demo::walk(&cluster, &program),
+        What::Demo => demo::walk(&cluster, program::path()?),
         What::Pages => pages::walk(&cluster),
     });
     if arguments.keep {
@@ -72,9 +70,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
 
 /// Lets a command find the cluster and kubectl, as a user's shell does.
 fn as_user(command: &mut Command, cluster: &Cluster) -> Result<()> {
-    let ours = std::env::current_exe().context("cannot tell where this program is")?;
-    // The project's other programs are beside this one.
-    let ours = ours.parent().context("this program is in no folder")?.to_owned();
+    let ours = program::folder()?.to_owned();
     let helm = cluster::tool("helm")?;
     let helm = helm.parent().context("helm is in no folder")?.to_owned();
     let path = std::env::var_os("PATH").unwrap_or_default();
