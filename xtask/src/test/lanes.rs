@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     cluster::{self, Cluster},
-    program,
+    program, trace,
 };
 
 /// Modules of tests on a cluster that take the longest: they begin first, so that the clusters are done at about the same time. In the soak
@@ -239,6 +239,9 @@ impl Part {
                     command.args(["--include-ignored", "--exact"]).args(tests);
                 }
                 command.arg("--show-output");
+                if let Some(folder) = how.trace.as_ref().filter(|_| program.name == trace::PROGRAM) {
+                    trace::to(folder, &mut command);
+                }
                 command
             }
         };

@@ -332,9 +332,6 @@ impl How {
         if let Some(cluster) = cluster {
             on(cluster, tests)?;
         }
-        if let Some(folder) = &self.trace {
-            trace::to(folder, tests);
-        }
         match self.depth {
             Depth::Test => for_a_change(tests, &self.python),
             // Other cases each time, and twenty times proptest's own 256; tests with a number of their own multiply it

@@ -15,6 +15,9 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::{compile, shell, test};
 use hashes::{Difference, Recording};
 
+/// Whose answers are recorded, by its name in `cargo xtask test`. Tests of the operator run the simulator, too.
+pub(crate) const PROGRAM: &str = "operator/planner main";
+
 /// The recording, relative to the checkout.
 const RECORDING: &str = "operator/planner/tests/data/answers.txt";
 
@@ -91,7 +94,7 @@ pub(crate) fn prepare(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
 }
 
-/// Lets tests write into a folder.
+/// Lets the tests that are recorded write into a folder.
 pub(crate) fn to(folder: &Path, tests: &mut Command) {
     tests.env(FOLDER, folder);
 }
