@@ -20,6 +20,7 @@ pub mod load;
 pub mod local;
 pub mod metrics;
 pub mod metrics_server;
+pub mod node_agent;
 pub mod played;
 mod pool_border;
 pub mod postgres;

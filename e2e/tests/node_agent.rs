@@ -6,11 +6,11 @@ use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{
     apps::v1::DaemonSet,
-    core::v1::{ConfigMap, Node, Pod},
+    core::v1::{ConfigMap, Pod},
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, PostParams},
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -20,45 +20,16 @@ use scavenger_e2e::{
     World,
     cgroup::{Weight, weights},
     metrics::Metrics,
+    node_agent::{self, agents, is_ready},
     postgres::NAMESPACE,
     run,
-    world::{counter_beside, ordinary_pod, real_node, until},
+    world::{counter_beside, ordinary_pod, until},
 };
 use scavenger_schema::{
     names,
     scavenger_job::{Phase, ScavengerJob},
 };
 use serde_json::{Value, json};
-
-/// Label of the nodes that have the agent: `cargo xtask test` installs it so.
-const LABEL: &str = "e2e.example/node-agent";
-
-/// The pods of the agent.
-async fn agents(world: &World) -> Result<Vec<Pod>> {
-    let pods: Api<Pod> = Api::namespaced(world.client.clone(), names::NODE_AGENT);
-    Ok(pods.list(&ListParams::default()).await?.items)
-}
-
-/// Sets the node's label, or takes it away, and waits until so many agents are ready and no more are there.
-async fn agent(world: &World, on: bool) -> Result<()> {
-    let nodes: Api<Node> = Api::all(world.client.clone());
-    let label = json!({ "metadata": { "labels": { LABEL: on.then_some("true") } } });
-    let node = real_node(&nodes).await?;
-    nodes.patch(&node, &PatchParams::default(), &Patch::Merge(&label)).await?;
-    let what = if on { "the agent is ready" } else { "the agent is gone" };
-    until(what, || async {
-        let agents = agents(world).await?;
-        let ready = agents.iter().filter(|pod| is_ready(pod)).count();
-        Ok((agents.len() == usize::from(on) && ready == agents.len()).then_some(()))
-    })
-    .await
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref());
-    let mut conditions = conditions.unwrap_or_default().iter();
-    conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
-}
 
 /// Waits until the pod of a ScavengerJob has this weight.
 async fn weighs(world: &World, job: &str, wanted: Weight) -> Result<()> {
@@ -168,7 +139,7 @@ struct Before {
 async fn story(world: &World, before: &Before) -> Result<()> {
     let ordinary = &before.ordinary;
     let beside = Weight::of(ordinary)?;
-    agent(world, true).await?;
+    node_agent::on_the_node(world, true).await?;
     weighs(world, "stays", idle(before.stays)).await?;
     weighs(world, "ends", idle(before.ends)).await?;
     let late = start(world, "late", 20).await?;
@@ -200,7 +171,7 @@ async fn story(world: &World, before: &Before) -> Result<()> {
     })
     .await?;
     // It is taken up again, and given back when the node loses its agent.
-    agent(world, true).await?;
+    node_agent::on_the_node(world, true).await?;
     weighs(world, "stays", idle(before.stays)).await
 }
 
@@ -216,7 +187,7 @@ fn scavenger_jobs_are_idle_while_the_agent_runs_and_no_longer() {
         ensure!(idle_groups()?.is_empty(), "without the agent these are idle: {:#?}", idle_groups()?);
         let result = story(world, &Before { stays, ends, ordinary }).await;
         // Whatever happened: other tests have no agent.
-        agent(world, false).await?;
+        node_agent::on_the_node(world, false).await?;
         result?;
         weighs(world, "stays", stays).await
     });

@@ -1,6 +1,6 @@
 //! What ordinary pods notice of ScavengerJobs, and what these get, on a node whose capacity is reserved and idle: alone,
-//! beside ScavengerJobs that are counted by requests, and beside such that are counted by use. Figures with their aims, no
-//! verdicts: `cargo xtask bench --only usage` runs it. A part that fails leaves its figures out of the table, and the others
+//! beside ScavengerJobs that are counted by requests, and beside such that are counted by use, each without and with the node
+//! agent. Figures with their aims, no verdicts: `cargo xtask bench --only usage` runs it. A part that fails leaves its figures out of the table, and the others
 //! are measured and printed all the same.
 
 use std::{
@@ -18,8 +18,9 @@ use kube::{
 use scavenger_e2e::{
     World,
     by_use::{allocatable, requested_cpu},
-    cgroup::{PodGroup, machine},
+    cgroup::{PodGroup, Weight, machine},
     growth::{delete_at_once, hog, is_killed, ordinary_pods_harmed, takes},
+    node_agent,
     queue::prepare,
     room::{delete_all, delete_pod, has_reason, patch_pool, status},
     world::{exec, ordinary_pod, real_node, run_within, until, until_within},
@@ -39,6 +40,9 @@ const STARTS: usize = 10;
 
 /// Requests to the service, in each way and round.
 const REQUESTS: u32 = 250;
+
+/// For how long it is measured what the ScavengerJob gets of an idle node.
+const UNDISTURBED: Duration = Duration::from_secs(5);
 
 /// Seconds of a burst.
 const BURST: u32 = 8;
@@ -63,7 +67,7 @@ const HARVEST: Duration = Duration::from_secs(60);
 const START_LIMIT: Duration = Duration::from_secs(150);
 
 /// After this no further round begins, so that what was measured is printed.
-const ROUNDS_LIMIT: Duration = Duration::from_secs(40 * 60);
+const ROUNDS_LIMIT: Duration = Duration::from_secs(50 * 60);
 
 /// Nanoseconds of a step of the water box.
 const STEP: f64 = 2e-6;
@@ -77,18 +81,40 @@ const GROMACS: &str = "scavenger.dev/gromacs:2022.5";
 /// How the node is used meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
+    /// No ScavengerJob.
     Alone,
-    Requests,
-    Usage,
+    /// One that is counted so, with or without the node agent.
+    Beside(Accounting, Agent),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Agent {
+    Without,
+    With,
 }
 
 impl Way {
-    const ALL: [Self; 3] = [Self::Alone, Self::Requests, Self::Usage];
+    const ALL: [Self; 5] = [
+        Self::Alone,
+        Self::Beside(Accounting::Requests, Agent::Without),
+        Self::Beside(Accounting::Requests, Agent::With),
+        Self::Beside(Accounting::Usage, Agent::Without),
+        Self::Beside(Accounting::Usage, Agent::With),
+    ];
 
-    /// Counts what starts from now on so. The use of the node is measured all the time: a dry run counts by requests.
-    async fn choose(self, world: &World) -> Result<()> {
-        patch_pool(world, &json!({ "usage": { "dryRun": self != Self::Usage } })).await
+    /// Head of its column.
+    fn name(self) -> String {
+        match self {
+            Self::Alone => "alone".to_owned(),
+            Self::Beside(accounting, Agent::Without) => format!("`{accounting:?}`"),
+            Self::Beside(accounting, Agent::With) => format!("`{accounting:?}`, node agent"),
+        }
     }
+}
+
+/// Counts what starts from now on so. The use of the node is measured all the time: a dry run counts by requests.
+async fn count(world: &World, accounting: Accounting) -> Result<()> {
+    patch_pool(world, &json!({ "usage": { "dryRun": accounting != Accounting::Usage } })).await
 }
 
 /// What was measured in one way.
@@ -105,7 +131,9 @@ struct Figures {
     harmed: Vec<String>,
     /// Rounds in which they tried.
     growths: usize,
-    /// Processor time that ScavengerJobs got, as a share of the node's.
+    /// Processor time that the ScavengerJob got, as a share of the node's: beside nothing else, and while ordinary pods were
+    /// measured.
+    undisturbed: Vec<f64>,
     shares: Vec<f64>,
 }
 
@@ -124,12 +152,6 @@ impl Figures {
         Some(percentile(&self.starts, percent)?.as_secs_f64())
     }
 
-    /// Percent.
-    fn share(&self) -> Option<f64> {
-        let sum = self.shares.iter().sum::<f64>();
-        (!self.shares.is_empty()).then(|| 100.0 * sum / self.shares.len() as f64)
-    }
-
     /// Whether ordinary pods grew, and what that cost ordinary pods.
     fn growth(&self) -> String {
         if self.growths == 0 {
@@ -137,6 +159,11 @@ impl Figures {
         }
         format!("{} of {} grew, {} harmed", self.grown, self.growths, self.harmed.len())
     }
+}
+
+/// Mean of shares, in percent.
+fn mean(shares: &[f64]) -> Option<f64> {
+    (!shares.is_empty()).then(|| 100.0 * shares.iter().sum::<f64>() / shares.len() as f64)
 }
 
 /// In the place of a figure that was not measured.
@@ -237,19 +264,44 @@ fn busy(node: &str, millicores: i64) -> Value {
     })
 }
 
-/// Starts it, and waits until it holds what it takes. The way of counting is that of its attempt.
-async fn occupy(world: &World, node: &str, millicores: i64, way: Way) -> Result<PodGroup> {
+/// Starts it, and waits until it holds what it takes. The way of counting is that of its attempt, and the agent's work is
+/// done.
+async fn occupy(world: &World, node: &str, millicores: i64, wanted: (Accounting, Agent)) -> Result<PodGroup> {
+    let (accounting, agent) = wanted;
     world.create::<ScavengerJob>(busy(node, millicores)).await?;
     let runs = || async {
         let job = world.api::<ScavengerJob>().get("busy").await?;
         Ok(Some(status(&job)).filter(|status| status.phase == Some(Phase::Running)))
     };
     let attempt = until_within(START_LIMIT, "the ScavengerJob runs", runs).await?.attempt;
-    let accounting = attempt.context("what runs has an attempt")?.accounting;
-    ensure!((accounting == Accounting::Usage) == (way == Way::Usage), "it is counted by {accounting:?}");
+    let counted = attempt.context("what runs has an attempt")?.accounting;
+    ensure!(counted == accounting, "it is counted by {counted:?}");
     let pod = world.pod("busy").await?;
     world.log_until(&pod.name_any(), "the ScavengerJob holds its memory", |line| line == "grown").await?;
+    until("the weight of its pod is what it should be", || async {
+        Ok((Weight::of(&pod)?.idle == (agent == Agent::With)).then_some(()))
+    })
+    .await?;
     PodGroup::of(&pod)
+}
+
+/// What share of the processor time of a machine with so many cores a pod gets meanwhile.
+struct Share<'a> {
+    group: &'a PodGroup,
+    cores: f64,
+    used: Duration,
+    began: Instant,
+}
+
+impl<'a> Share<'a> {
+    fn begin(group: &'a PodGroup, cores: f64) -> Result<Self> {
+        Ok(Self { group, cores, used: group.processor_time()?, began: Instant::now() })
+    }
+
+    fn end(self) -> Result<f64> {
+        let used = self.group.processor_time()? - self.used;
+        Ok(used.as_secs_f64() / self.began.elapsed().as_secs_f64() / self.cores)
+    }
 }
 
 /// How soon an ordinary pod runs.
@@ -309,20 +361,31 @@ impl Bench {
     async fn measure(&self, way: Way, figures: &mut Figures, failures: &mut Failures) -> Result<()> {
         let world = self.world;
         let before = failures.0.len();
-        // The policy of the pool first: what runs keeps the one with which it was started.
-        way.choose(world).await?;
         let beside = match way {
             Way::Alone => None,
-            Way::Requests | Way::Usage => {
-                let started = occupy(world, &self.node, self.millicores, way).await;
-                let Some(group) = failures.note(&format_args!("{way:?}: the ScavengerJob"), started) else {
+            Way::Beside(accounting, agent) => {
+                let started = async {
+                    // The policy of the pool first: what runs keeps the one with which it was started.
+                    count(world, accounting).await?;
+                    node_agent::on_the_node(world, agent == Agent::With).await?;
+                    occupy(world, &self.node, self.millicores, (accounting, agent)).await
+                };
+                let Some(group) = failures.note(&format_args!("{way:?}: the ScavengerJob"), started.await)
+                else {
                     return self.clear().await;
                 };
                 Some(group)
             }
         };
-        let used = || beside.as_ref().map_or(Ok(Duration::ZERO), PodGroup::processor_time);
-        let (time, began) = (used(), Instant::now());
+        let share = match &beside {
+            None => None,
+            Some(group) => {
+                let undisturbed = Share::begin(group, self.cores)?;
+                tokio::time::sleep(UNDISTURBED).await;
+                figures.undisturbed.push(undisturbed.end()?);
+                Some(Share::begin(group, self.cores)?)
+            }
+        };
         let latencies = numbers(world, "service", &service(self.rounds)).await;
         figures
             .latencies
@@ -334,12 +397,12 @@ impl Bench {
             let start = starts(world, &format!("starts-{number}")).await;
             figures.starts.extend(failures.note(&format_args!("{way:?}: a start"), start));
         }
-        if beside.is_some() {
+        if let Some(share) = share {
             let share = async {
-                let share = (used()? - time?).as_secs_f64() / began.elapsed().as_secs_f64();
+                let share = share.end()?;
                 let phase = status(&world.api::<ScavengerJob>().get("busy").await?).phase;
                 ensure!(phase == Some(Phase::Running), "it did not stay: {phase:?}");
-                Ok(share / self.cores)
+                Ok(share)
             };
             figures.shares.extend(failures.note(&format_args!("{way:?}: the ScavengerJob"), share.await));
         }
@@ -448,9 +511,9 @@ impl Bench {
     }
 
     /// Lets simulations have what is left of the reserved node.
-    async fn harvest(&self, way: Way) -> Result<Harvest> {
+    async fn harvest(&self, accounting: Accounting) -> Result<Harvest> {
         let world = self.world;
-        way.choose(world).await?;
+        count(world, accounting).await?;
         for number in 0..SIMULATIONS {
             world.create::<ScavengerJob>(simulation(&format!("water-{number}"), &self.node)).await?;
         }
@@ -477,19 +540,21 @@ impl Bench {
 }
 
 fn print(table: &[(Way, Figures)], harvest: &[Option<Harvest>; 2]) {
-    let [alone, requests, usage] = [0, 1, 2].map(|way| &table[way].1);
-    println!("| measure | alone | beside ScavengerJobs, `Requests` | beside ScavengerJobs, `Usage` | aim |");
-    println!("|---|---|---|---|---|");
+    let cells = |cell: &dyn Fn(&Figures) -> String| {
+        table.iter().map(|(_, figures)| cell(figures)).collect::<Vec<_>>().join(" | ")
+    };
+    let names: Vec<String> = table.iter().map(|(way, _)| way.name()).collect();
+    println!("| measure | {} | aim |", names.join(" | "));
+    println!("|---|{}---|", "---|".repeat(table.len()));
     let row = |what: &str, unit: &str, aim: &str, digits: usize, figure: &dyn Fn(&Figures) -> Option<f64>| {
-        let base = figure(alone);
-        let beside = |figures: &Figures| {
+        let base = figure(&table[0].1).filter(|base| *base > 0.0);
+        let cells = cells(&|figures| {
             let value = figure(figures);
-            let ratio = value.zip(base.filter(|base| *base > 0.0)).map(|(value, base)| value / base);
-            let ratio = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2} of alone)"));
+            let ratio = value.zip(base).map(|(value, base)| value / base);
+            let ratio = ratio.map_or_else(String::new, |ratio| format!(" ({ratio:.2})"));
             format!("{}{ratio}", shown(value, digits, unit))
-        };
-        let base = shown(base, digits, unit);
-        println!("| {what} | {base} | {} | {} | {aim} |", beside(requests), beside(usage));
+        });
+        println!("| {what} | {cells} | {aim} |");
     };
     row("request that takes 2 ms of cpu, median", " ms", "", 2, &|figures| figures.latency(50));
     row("the same, 99th percentile", " ms", "at most 1.1 of alone", 2, &|figures| figures.latency(99));
@@ -503,16 +568,20 @@ fn print(table: &[(Way, Figures)], harvest: &[Option<Harvest>; 2]) {
     row("creation to Running, median", " s", "at most 1.05 of alone", 2, &|figures| figures.start(50));
     row("the same, 95th percentile", " s", "at most 1.2 of alone", 2, &|figures| figures.start(95));
     println!(
-        "| memory grown to the full request within 10 s; ordinary containers killed or evicted | {} | {} | {} | 0 harmed |",
-        alone.growth(),
-        requests.growth(),
-        usage.growth()
+        "| memory grown to the full request within 10 s; ordinary containers killed or evicted | {} | 0 harmed |",
+        cells(&Figures::growth)
     );
     println!(
-        "| processor time of the node that the ScavengerJob got meanwhile | - | {} | {} | |",
-        shown(requests.share(), 0, "%"),
-        shown(usage.share(), 0, "%")
+        "| processor time of the node that the ScavengerJob got beside nothing else | {} | with the agent 0.98 of without |",
+        cells(&|figures| shown(mean(&figures.undisturbed), 1, "%"))
     );
+    println!(
+        "| the same, while ordinary pods were measured | {} | |",
+        cells(&|figures| shown(mean(&figures.shares), 0, "%"))
+    );
+    println!();
+    println!("In parentheses: of alone.\n");
+    println!("| a node of which 90% are requested | `Requests` | `Usage` | aim |\n|---|---|---|---|");
     let [by_requests, by_use] = harvest;
     let of = |harvest: &Option<Harvest>, show: &dyn Fn(&Harvest) -> String| {
         harvest.as_ref().map_or_else(|| MISSING.to_owned(), show)
@@ -520,18 +589,21 @@ fn print(table: &[(Way, Figures)], harvest: &[Option<Harvest>; 2]) {
     let got = |harvest: &Harvest| format!("{:.0}% ({} ran)", harvest.share * 100.0, harvest.running);
     let others = |harvest: &Harvest| format!("{:.0}%", harvest.others * 100.0);
     println!(
-        "| requested 90%, used {}: processor time that {SIMULATIONS} simulations got | - | {} | {} | at least 60% with \
-         `Usage` |",
-        of(by_requests, &others),
+        "| processor time that {SIMULATIONS} simulations got | {} | {} | at least 60% with `Usage` |",
         of(by_requests, &got),
         of(by_use, &got)
     );
     // The sum of no speeds is -0.
     let speed = |harvest: &Harvest| format!("{:.1} ns/day", harvest.ns_per_day + 0.0);
     println!(
-        "| the same: GROMACS, all simulations together | - | {} | {} | |",
+        "| GROMACS, all simulations together | {} | {} | |",
         of(by_requests, &speed),
         of(by_use, &speed)
+    );
+    println!(
+        "| what other programs used meanwhile | {} | {} | |\n",
+        of(by_requests, &others),
+        of(by_use, &others)
     );
     for (way, figures) in table {
         let (starts, requests) = (figures.starts.len(), figures.latencies.len());
@@ -540,13 +612,12 @@ fn print(table: &[(Way, Figures)], harvest: &[Option<Harvest>; 2]) {
             println!("{way:?}: killed or evicted: {}", figures.harmed.join(", "));
         }
     }
-    println!("with `Usage` other programs used {} of the node beside the simulations", of(by_use, &others));
 }
 
 #[test]
-#[ignore = "a measurement of 25 minutes: `cargo xtask bench --only usage`"]
+#[ignore = "a measurement of 40 minutes: `cargo xtask bench --only usage`"]
 fn ordinary_pods_beside_scavenger_jobs() {
-    run_within(Duration::from_secs(3600), "bench-usage", |world| async move {
+    run_within(Duration::from_secs(5400), "bench-usage", |world| async move {
         let node = real_node(&Api::all(world.client.clone())).await?;
         let cores = quantity::parse_milli(&allocatable(world, &node, "cpu").await?.0)? as f64 / 1000.0;
         // By requests it must fit beside the ordinary pods of the measurement, the larger of which requests 0.2 cpu.
@@ -580,9 +651,10 @@ fn ordinary_pods_beside_scavenger_jobs() {
                 eprintln!("round {round}, {way:?}: after {:.0} s", began.elapsed().as_secs_f64());
             }
         }
+        failures.note(&"the agent", node_agent::on_the_node(world, false).await);
         let mut harvest = [None, None];
         if failures.note(&"the reserved node", bench.reserve().await).is_some() {
-            for (harvest, way) in harvest.iter_mut().zip([Way::Requests, Way::Usage]) {
+            for (harvest, way) in harvest.iter_mut().zip([Accounting::Requests, Accounting::Usage]) {
                 *harvest = failures.note(&format_args!("{way:?}: the harvest"), bench.harvest(way).await);
                 failures.note(&"clearing up", delete_all(world).await);
             }
