@@ -16,7 +16,8 @@ use nix::{
     mount::{MsFlags, mount},
     sys::reboot::{RebootMode, reboot},
 };
-use scavenger_kernel_guest::{layout::Names, report::Line};
+use scavenger_cgroups::tree::Driver;
+use scavenger_kernel_guest::report::Line;
 
 use crate::tables;
 
@@ -33,7 +34,7 @@ pub struct Asked {
     /// Fewer rows.
     pub short: bool,
     /// How cgroups are named.
-    pub names: Names,
+    pub names: Driver,
 }
 
 impl Asked {
@@ -43,7 +44,7 @@ impl Asked {
         Self {
             tables: list.split(',').map(str::to_owned).collect(),
             short: has("short"),
-            names: if has("names=cgroupfs") { Names::Cgroupfs } else { Names::Systemd },
+            names: if has("names=cgroupfs") { Driver::Cgroupfs } else { Driver::Systemd },
         }
     }
 }

@@ -1,6 +1,9 @@
 //! The cgroups of a node's pods, as the kubelet of Kubernetes 1.37 and a container runtime lay them out.
 
-use scavenger_cgroups::weight::weight;
+use scavenger_cgroups::{
+    tree::{Class, Driver},
+    weight::weight,
+};
 
 use crate::runtime::Conversion;
 
@@ -16,31 +19,11 @@ const THROTTLING_PERCENT: u64 = 90;
 /// The period of `cpu.max`, in microseconds.
 const PERIOD: u64 = 100_000;
 
-/// How cgroups are named: the kubelet's `cgroupDriver`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Names {
-    /// `kubepods/burstable/podUID`.
-    Cgroupfs,
-    /// `kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID.slice`.
-    Systemd,
-}
-
-/// A pod's class of quality of service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    /// Every container's limits are its requests.
-    Guaranteed,
-    /// Something is requested or limited.
-    Burstable,
-    /// Nothing is.
-    BestEffort,
-}
-
 /// A node.
 #[derive(Debug, Clone, Copy)]
 pub struct Node {
     /// The names of its cgroups.
-    pub names: Names,
+    pub names: Driver,
     /// Processors for pods, in thousandths.
     pub cpu: u64,
     /// Memory for pods, in bytes.
@@ -108,11 +91,11 @@ impl Node {
         let cpu: u64 = burstable.iter().map(|pod| pod.cpu).sum();
         let mut groups = vec![
             Group {
-                path: self.class(Class::Guaranteed),
+                path: self.names.class(Class::Guaranteed),
                 files: [self.weight(self.cpu), ("memory.max", self.memory.to_string())].into(),
             },
-            Group { path: self.class(Class::Burstable), files: [self.weight(cpu)].into() },
-            Group { path: self.class(Class::BestEffort), files: [self.weight(0)].into() },
+            Group { path: self.names.class(Class::Burstable), files: [self.weight(cpu)].into() },
+            Group { path: self.names.class(Class::BestEffort), files: [self.weight(0)].into() },
         ];
         if self.memory_qos {
             let low: u64 = burstable.iter().map(|pod| pod.memory).sum();
@@ -128,15 +111,7 @@ impl Node {
     /// The path of a pod's cgroup.
     #[must_use]
     pub fn pod_path(&self, pod: &Pod) -> String {
-        let parent = self.class(pod.class());
-        match self.names {
-            Names::Cgroupfs => format!("{parent}/pod{}", pod.uid),
-            Names::Systemd => {
-                let class = parent.rsplit('/').next().unwrap_or_default().trim_end_matches(".slice");
-                // A dash in the name of a slice means that it is inside of another one.
-                format!("{parent}/{class}-pod{}.slice", pod.uid.replace('-', "_"))
-            }
-        }
+        self.names.pod(pod.class(), pod.uid)
     }
 
     /// The path of the cgroup of a pod's container.
@@ -144,23 +119,8 @@ impl Node {
     pub fn container_path(&self, pod: &Pod) -> String {
         let id = pod.uid.replace('-', "");
         match self.names {
-            Names::Cgroupfs => format!("{}/{id}", self.pod_path(pod)),
-            Names::Systemd => format!("{}/cri-containerd-{id}.scope", self.pod_path(pod)),
-        }
-    }
-
-    /// The cgroup of a class of pods. That of Guaranteed pods is that of all pods.
-    fn class(&self, class: Class) -> String {
-        let (root, name) = match class {
-            Class::Guaranteed => ("kubepods", ""),
-            Class::Burstable => ("kubepods", "burstable"),
-            Class::BestEffort => ("kubepods", "besteffort"),
-        };
-        match (self.names, name) {
-            (Names::Cgroupfs, "") => root.to_owned(),
-            (Names::Cgroupfs, name) => format!("{root}/{name}"),
-            (Names::Systemd, "") => format!("{root}.slice"),
-            (Names::Systemd, name) => format!("{root}.slice/{root}-{name}.slice"),
+            Driver::Cgroupfs => format!("{}/{id}", self.pod_path(pod)),
+            Driver::Systemd => format!("{}/cri-containerd-{id}.scope", self.pod_path(pod)),
         }
     }
 
@@ -211,7 +171,7 @@ mod tests {
     use super::*;
 
     const NODE: Node = Node {
-        names: Names::Cgroupfs,
+        names: Driver::Cgroupfs,
         cpu: 2000,
         memory: 400 * MEBIBYTE,
         conversion: Conversion::Quadratic,
@@ -232,7 +192,7 @@ mod tests {
 
     #[test]
     fn groups_have_the_kubelets_names() {
-        let node = Node { names: Names::Systemd, ..NODE };
+        let node = Node { names: Driver::Systemd, ..NODE };
         assert_eq!(NODE.container_path(&BY_REQUESTS), "kubepods/poda-1/a1");
         assert_eq!(NODE.container_path(&ORDINARY), "kubepods/burstable/podb-2/b2");
         assert_eq!(

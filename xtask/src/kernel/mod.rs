@@ -11,7 +11,7 @@ use std::{fs, time::Duration};
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum as _;
 
-use self::machine::Machine;
+use self::{machine::Machine, programs::Tested};
 use crate::{
     images::{self, Architecture, Image},
     packages,
@@ -54,6 +54,19 @@ enum Part {
     Beside,
     /// The supervisor's own tests
     Supervisor,
+    /// The node agent's own tests
+    NodeAgent,
+}
+
+impl Part {
+    /// Whose tests these are.
+    fn tested(self) -> Option<Tested> {
+        match self {
+            Self::Supervisor => Some(Tested::Supervisor),
+            Self::NodeAgent => Some(Tested::NodeAgent),
+            _ => None,
+        }
+    }
 }
 
 /// A machine, and what is measured on it.
@@ -78,8 +91,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     images::ensure_for(&[Architecture::of_this_machine()], &[Image::Supervisor], !arguments.no_install)?;
     let kernel = debian::kernel()?;
     let boots = boots(arguments);
-    let has = |part| boots.iter().any(|boot| boot.parts.contains(&part));
-    let built = programs::build(has(Part::Supervisor))?;
+    let tested = |parts: &[Part]| parts.iter().filter_map(|part| part.tested()).collect::<Vec<_>>();
+    let built = programs::build(&boots.iter().flat_map(|boot| tested(&boot.parts)).collect::<Vec<_>>())?;
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let initramfs = folder.path().join("initramfs");
     println!("Kernel: {}\n", kernel.version);
@@ -91,7 +104,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         let asked = format!("tables={} {}", tables.join(","), boot.words);
         // Unpacking takes a machine its own time, so each gets what it needs.
         let modules = if boot.machine.disk { &kernel.modules[..] } else { &[] };
-        let archive = built.archive(modules, boot.parts.contains(&Part::Supervisor))?;
+        let archive = built.archive(modules, &tested(&boot.parts))?;
         fs::write(&initramfs, archive).with_context(|| format!("cannot write {}", initramfs.display()))?;
         let report = boot.machine.run(&kernel.image, &initramfs, folder.path(), &asked, LIMIT)?;
         println!("On {}:\n\n{}", boot.machine.name(), report.text());
@@ -112,7 +125,7 @@ fn boots(arguments: &Arguments) -> Vec<Boot> {
     // With several processors and a clock of its own, the kernel does not come up on QEMU 7.2.
     let machine = |processors| Machine { processors, virtual_time: processors == 1, disk: false };
     if arguments.short {
-        let parts = vec![Part::Deaths, Part::Slowed];
+        let parts = vec![Part::Deaths, Part::Slowed, Part::NodeAgent];
         return vec![Boot { machine: machine(1), parts, words: "short names=systemd" }];
     }
     let one = Boot {
@@ -126,7 +139,8 @@ fn boots(arguments: &Arguments) -> Vec<Boot> {
         words: "names=cgroupfs",
     });
     // Tests wait for what must come within a time.
-    let tests = Boot { machine: machine(1), parts: vec![Part::Supervisor], words: "names=systemd" };
+    let tests =
+        Boot { machine: machine(1), parts: vec![Part::Supervisor, Part::NodeAgent], words: "names=systemd" };
     let disk = Machine { disk: true, ..machine(2) };
     let disk = Boot { machine: disk, parts: vec![Part::Beside], words: "names=systemd" };
     let mut boots: Vec<Boot> = [one, tests].into_iter().chain(several).chain([disk]).collect();

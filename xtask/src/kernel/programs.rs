@@ -25,15 +25,31 @@ const CALLED: [&str; 22] = [
 const LEFT_OUT: [&str; 7] =
     ["/test/", "/idlelib/", "/lib2to3/", "/config-", "/ensurepip/", "/pydoc_data/", "/tkinter/"];
 
+/// A program of which the machines run the tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tested {
+    Supervisor,
+    NodeAgent,
+}
+
+impl Tested {
+    fn package(self) -> &'static str {
+        match self {
+            Self::Supervisor => "scavenger-supervisor",
+            Self::NodeAgent => "scavenger-node-agent",
+        }
+    }
+}
+
 /// What is built for the machines.
 pub(super) struct Built {
     guest: PathBuf,
-    supervisor: PathBuf,
-    tests: Vec<compile::Program>,
+    programs: Vec<(&'static str, PathBuf)>,
+    tests: Vec<(Tested, Vec<compile::Program>)>,
 }
 
-/// Builds the programs; those of the supervisor's tests only if they are wanted.
-pub(super) fn build(with_tests: bool) -> Result<Built> {
+/// Builds the programs, and the tests of these.
+pub(super) fn build(tested: &[Tested]) -> Result<Built> {
     let one = |package: &str| -> Result<PathBuf> {
         // Each alone, as the images have the supervisor: together they would decide each other's features.
         let arguments = [
@@ -53,42 +69,49 @@ pub(super) fn build(with_tests: bool) -> Result<Built> {
             .with_context(|| format!("cargo did not say where it put the program {package}"))?
             .executable)
     };
-    let (guest, supervisor) = (one("scavenger-kernel-guest")?, one("scavenger-supervisor")?);
-    let mut tests = Vec::new();
-    if with_tests {
-        let arguments =
-            ["test", "--locked", "--no-run", "--target", TARGET, "--package", "scavenger-supervisor"];
-        let built = compile::run("compiling the supervisor's tests", &mut shell::cargo(&arguments))?;
-        tests.extend(built.into_iter().filter(|program| program.profile.test));
-    }
-    Ok(Built { guest, supervisor, tests })
+    let guest = one("scavenger-kernel-guest")?;
+    let programs = [Tested::Supervisor, Tested::NodeAgent].map(Tested::package);
+    let programs = programs.map(|package| Ok((package, one(package)?))).into_iter().collect::<Result<_>>()?;
+    let tests = |&tested: &Tested| {
+        let package = tested.package();
+        let arguments = ["test", "--locked", "--no-run", "--target", TARGET, "--package", package];
+        let built =
+            compile::run(&format!("compiling the tests of {package}"), &mut shell::cargo(&arguments))?;
+        Ok((tested, built.into_iter().filter(|program| program.profile.test).collect()))
+    };
+    Ok(Built { guest, programs, tests: tested.iter().map(tests).collect::<Result<_>>()? })
 }
 
 impl Built {
-    /// The initramfs, with these modules of the kernel, and with the supervisor's tests if they are wanted.
-    pub(super) fn archive(&self, modules: &[PathBuf], with_tests: bool) -> Result<Vec<u8>> {
+    /// The initramfs, with these modules of the kernel, and with the tests of these programs.
+    pub(super) fn archive(&self, modules: &[PathBuf], wanted: &[Tested]) -> Result<Vec<u8>> {
         let mut archive = Archive::new();
         archive.file("init", &self.guest)?;
-        archive.file("scavenger-supervisor", &self.supervisor)?;
+        for (name, program) in &self.programs {
+            archive.file(name, program)?;
+        }
         for (number, module) in modules.iter().enumerate() {
             archive.file(&format!("modules/{number:02}.ko"), module)?;
         }
-        if !with_tests {
-            return Ok(archive.finish());
+        // Tests talk to servers of this name.
+        archive.content("etc/hosts", 0o644, 0, b"127.0.0.1 localhost\n");
+        for (tested, tests) in self.tests.iter().filter(|(tested, _)| wanted.contains(tested)) {
+            for test in tests {
+                let kind =
+                    if test.target.kind.iter().any(|kind| kind == "test") { "integration" } else { "itself" };
+                let folder = tested.package().trim_start_matches("scavenger-");
+                archive.file(&format!("tests/{folder}/{}-{kind}", test.target.name), &test.executable)?;
+            }
         }
-        for folder in ["bin", "lib", "lib64", "sbin"] {
-            archive.link(folder, &format!("usr/{folder}"));
+        if wanted.contains(&Tested::Supervisor) {
+            for folder in ["bin", "lib", "lib64", "sbin"] {
+                archive.link(folder, &format!("usr/{folder}"));
+            }
+            for program in CALLED {
+                called(&mut archive, program)?;
+            }
+            python(&mut archive)?;
         }
-        for program in &self.tests {
-            let kind =
-                if program.target.kind.iter().any(|kind| kind == "test") { "integration" } else { "itself" };
-            let name = format!("{}-{kind}", program.target.name);
-            archive.file(&format!("tests/{name}"), &program.executable)?;
-        }
-        for program in CALLED {
-            called(&mut archive, program)?;
-        }
-        python(&mut archive)?;
         Ok(archive.finish())
     }
 }

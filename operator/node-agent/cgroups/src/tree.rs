@@ -23,6 +23,58 @@ const CONTROLLERS: [&str; 3] = ["", "cpu", "cpu,cpuacct"];
 /// What the kubelet calls the root of all pods.
 const ROOTS: [&str; 2] = ["kubepods.slice", "kubepods"];
 
+/// How cgroups are named: the kubelet's `cgroupDriver`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    /// `kubepods/burstable/podUID`.
+    Cgroupfs,
+    /// `kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID.slice`.
+    Systemd,
+}
+
+/// A pod's class of quality of service.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// Every container's limits are its requests.
+    Guaranteed,
+    /// Something is requested or limited.
+    Burstable,
+    /// Nothing is.
+    BestEffort,
+}
+
+impl Driver {
+    /// Path of a class below the cgroup in which all pods are. That of Guaranteed pods is that of all pods.
+    #[must_use]
+    pub fn class(self, class: Class) -> String {
+        let name = match class {
+            Class::Guaranteed => None,
+            Class::Burstable => Some("burstable"),
+            Class::BestEffort => Some("besteffort"),
+        };
+        match (self, name) {
+            (Self::Cgroupfs, None) => "kubepods".to_owned(),
+            (Self::Cgroupfs, Some(name)) => format!("kubepods/{name}"),
+            (Self::Systemd, None) => "kubepods.slice".to_owned(),
+            (Self::Systemd, Some(name)) => format!("kubepods.slice/kubepods-{name}.slice"),
+        }
+    }
+
+    /// Path of a pod.
+    #[must_use]
+    pub fn pod(self, class: Class, uid: &str) -> String {
+        let parent = self.class(class);
+        match self {
+            Self::Cgroupfs => format!("{parent}/pod{uid}"),
+            Self::Systemd => {
+                let class = parent.rsplit('/').next().unwrap_or_default().trim_end_matches(".slice");
+                // A dash in the name of a slice means that it is inside of another one.
+                format!("{parent}/{class}-pod{}.slice", uid.replace('-', "_"))
+            }
+        }
+    }
+}
+
 /// The cgroups of all pods on a node.
 #[derive(Debug, Clone)]
 pub struct Tree {
@@ -136,6 +188,24 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(kind(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_the_kubelet_names_is_found_by_its_uid() {
+        for driver in [Driver::Cgroupfs, Driver::Systemd] {
+            let mounts = tempfile::tempdir().unwrap();
+            let mut expected = BTreeMap::new();
+            for (number, class) in
+                [Class::Guaranteed, Class::Burstable, Class::BestEffort].into_iter().enumerate()
+            {
+                let uid = format!("{number}{UID}");
+                let path = mounts.path().join(driver.pod(class, &uid));
+                fs::create_dir_all(&path).unwrap();
+                assert_eq!(path.parent(), Some(mounts.path().join(driver.class(class)).as_path()));
+                expected.insert(uid, path);
+            }
+            assert_eq!(Tree::find(mounts.path()).unwrap().pods().unwrap(), expected, "{driver:?}");
         }
     }
 

@@ -11,6 +11,7 @@ use nix::{
     sys::signal::{self, Signal},
     unistd::{Pid, geteuid},
 };
+pub use scavenger_cgroups::tree::{Class, Driver};
 pub use scavenger_reporting::testing::eventually;
 use scavenger_schema::node_agent::NodePod;
 use tempfile::TempDir;
@@ -23,27 +24,15 @@ pub fn program() -> String {
         .unwrap_or_else(|_| env!("CARGO_BIN_EXE_scavenger-node-agent").to_owned())
 }
 
-/// A cgroup driver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Driver {
-    Cgroupfs,
-    Systemd,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    Guaranteed,
-    Burstable,
-    BestEffort,
-}
-
 /// A tree of cgroups of its own.
 pub struct Tree {
+    /// The cgroup of all pods.
     pub root: PathBuf,
+    /// The folder in which that is.
+    base: PathBuf,
     driver: Driver,
-    /// What is removed at the end, unless it is a folder of files that only look like cgroups.
-    base: Option<PathBuf>,
-    _files: Option<TempDir>,
+    /// Files that only look like cgroups.
+    files: Option<TempDir>,
 }
 
 impl Tree {
@@ -66,55 +55,31 @@ impl Tree {
         hand_on(mount);
         fs::create_dir(&base).unwrap();
         hand_on(&base);
-        Some(Self { root: Self::root(&base, driver), driver, base: Some(base), _files: None }.with_classes())
+        Some(Self::with_classes(base, driver, None))
     }
 
     /// Of plain files, which anybody may make.
     pub fn of_files() -> Self {
         let files = tempfile::tempdir().unwrap();
-        let root = Self::root(files.path(), Driver::Cgroupfs);
-        Self { root, driver: Driver::Cgroupfs, base: None, _files: Some(files) }.with_classes()
+        Self::with_classes(files.path().to_owned(), Driver::Cgroupfs, Some(files))
     }
 
-    fn root(base: &Path, driver: Driver) -> PathBuf {
-        base.join(if driver == Driver::Systemd { "kubepods.slice" } else { "kubepods" })
-    }
-
-    fn with_classes(self) -> Self {
+    fn with_classes(base: PathBuf, driver: Driver, files: Option<TempDir>) -> Self {
         for class in [Class::Guaranteed, Class::Burstable, Class::BestEffort] {
-            let folder = self.class(class).0;
+            let folder = base.join(driver.class(class));
             fs::create_dir(&folder).unwrap();
             hand_on(&folder);
         }
-        self
-    }
-
-    fn class(&self, class: Class) -> (PathBuf, &'static str) {
-        match (self.driver, class) {
-            (Driver::Cgroupfs, Class::Guaranteed) => (self.root.clone(), "pod"),
-            (Driver::Cgroupfs, Class::Burstable) => (self.root.join("burstable"), "pod"),
-            (Driver::Cgroupfs, Class::BestEffort) => (self.root.join("besteffort"), "pod"),
-            (Driver::Systemd, Class::Guaranteed) => (self.root.clone(), "kubepods-pod"),
-            (Driver::Systemd, Class::Burstable) => {
-                (self.root.join("kubepods-burstable.slice"), "kubepods-burstable-pod")
-            }
-            (Driver::Systemd, Class::BestEffort) => {
-                (self.root.join("kubepods-besteffort.slice"), "kubepods-besteffort-pod")
-            }
-        }
+        Self { root: base.join(driver.class(Class::Guaranteed)), base, driver, files }
     }
 
     /// As the kubelet makes it: the folder, then the weight.
     pub fn pod(&self, class: Class, number: u32, milli_cpu: u64) -> Pod {
         let uid = format!("0a0a0a0a-0000-4000-8000-{number:012}");
-        let (folder, prefix) = self.class(class);
-        let name = match self.driver {
-            Driver::Cgroupfs => format!("{prefix}{uid}"),
-            Driver::Systemd => format!("{prefix}{}.slice", uid.replace('-', "_")),
-        };
-        let pod = Pod { uid, path: folder.join(name), milli_cpu };
+        let path = self.base.join(self.driver.pod(class, &uid));
+        let pod = Pod { uid, path, milli_cpu };
         fs::create_dir(&pod.path).unwrap();
-        if self.base.is_none() {
+        if self.files.is_some() {
             fs::write(pod.path.join("cpu.idle"), "0\n").unwrap();
             fs::write(pod.path.join("cpu.weight"), "100\n").unwrap();
         }
@@ -132,8 +97,8 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        if let Some(base) = &self.base {
-            remove(base);
+        if self.files.is_none() {
+            remove(&self.base);
         }
     }
 }

@@ -4,7 +4,7 @@ mod beside;
 mod deaths;
 mod slowed;
 mod starved;
-mod supervisor;
+mod tests;
 
 use std::io;
 
@@ -31,7 +31,8 @@ pub fn run(asked: &Asked) -> io::Result<()> {
             "bursts" => slowed::bursts(asked)?,
             "starved" => starved::run(asked)?,
             "beside" => beside::run(asked)?,
-            "supervisor" => supervisor::run(asked)?,
+            "supervisor" => tests::supervisor(asked)?,
+            "node-agent" => tests::node_agent()?,
             name => return Err(io::Error::other(format!("there is no table {name}"))),
         }
     }
