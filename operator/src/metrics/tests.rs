@@ -351,6 +351,7 @@ fn the_alert_rules_name_what_is_served() {
         "ScavengerQueueStuck",
         "ScavengerDeletionStuck",
         "ScavengerLostWorkHigh",
+        "ScavengerNodeAgentFailing",
         "ScavengerTunerUnavailable",
         "GromacsSubmitterUnavailable",
         "GromacsSubmitterDatabaseFailing",

@@ -125,7 +125,7 @@ async fn each_namespace_gets_the_bundle_once_and_five_in_a_second() {
     let bundles = Bundles::new(&api.client(), "lab-0".to_owned(), leadership.subscribe(), time.clock());
     let mut tasks = JoinSet::new();
     tasks.spawn(bundles.run(wanted.subscribe(), bundle.subscribe()));
-    // That of the agents is among them whoever runs there.
+    // The namespace of the agents gets it, too, and runs no ScavengerJob.
     wanted.send_replace(namespaces.iter().filter(|name| *name != "lab-0").cloned().collect());
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(api.times().len(), 0, "a standby asks for nothing");
