@@ -20,8 +20,8 @@ use rustls::{
 };
 use serde::de::DeserializeOwned;
 
-/// Much longer than anything takes, on the slowest machine.
-pub const LIMIT: Duration = Duration::from_secs(60);
+/// Much longer than anything takes, on an emulated processor as well.
+pub const LIMIT: Duration = Duration::from_mins(5);
 
 /// Asks until the answer is yes.
 pub fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {

@@ -15,6 +15,11 @@ const ROOT: &str = "/sys/fs/cgroup";
 /// What pods need.
 const CONTROLLERS: [&str; 4] = ["+cpu", "+memory", "+io", "+pids"];
 
+/// Lets the cgroups of pods have these controllers.
+pub fn enable_at_root() -> io::Result<()> {
+    enable(Path::new(ROOT))
+}
+
 /// A node's pods, whose processes and cgroups end with this value.
 pub struct Pods {
     /// The node that they are on.
@@ -25,7 +30,7 @@ pub struct Pods {
 impl Pods {
     /// Makes everything.
     pub fn make(node: Node, pods: &[Pod]) -> io::Result<Self> {
-        enable(Path::new(ROOT))?;
+        enable_at_root()?;
         let groups = node.groups(pods);
         for (place, group) in groups.iter().enumerate() {
             let path = Path::new(ROOT).join(&group.path);

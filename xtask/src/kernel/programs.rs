@@ -16,9 +16,10 @@ const TARGET: &str = "x86_64-unknown-linux-musl";
 
 /// Programs that the supervisor's tests start, as this machine has them. Python is not to be had static; so all of them are
 /// Debian's own, with their libraries.
-const CALLED: [&str; 22] = [
-    "bash", "cat", "dash", "env", "head", "mkdir", "mkfifo", "mount", "mv", "python3", "rm", "seq", "setsid",
-    "sh", "sleep", "tee", "timeout", "touch", "tr", "true", "umount", "unshare",
+const CALLED: [&str; 26] = [
+    "bash", "cat", "cut", "dash", "env", "false", "grep", "head", "ln", "mkdir", "mkfifo", "mount", "mv",
+    "python3", "rm", "seq", "setsid", "sh", "sleep", "tee", "timeout", "touch", "tr", "true", "umount",
+    "unshare",
 ];
 
 /// Python's own modules, without those that no test needs.
