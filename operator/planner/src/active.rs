@@ -7,9 +7,10 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     action::Task,
     inform, interruption,
-    known::{Known, earlier, later},
+    known::Known,
     next::{Ending, Next, Transition},
     starting,
+    time::{earlier, later},
     values::{Attempt, Container, Name, Outcome, Phase, Pod, Reason, Waiting, WaitingReason},
     verdict::{self, Case, JobState, Verdict},
 };

@@ -8,12 +8,12 @@ use crate::{
     Planner,
     action::{Action, Task},
     causes::{self, Standing},
-    known::{active_attempt, earlier},
     loss::Loss,
     queue::{self, Loan, Room, Started, Starting},
     report::Ordered,
     seen::Tracked,
     starting,
+    time::earlier,
     values::{Key, Reason, Settings, Waiting, WaitingReason},
 };
 
@@ -92,7 +92,7 @@ impl Planner {
     /// The active attempt is to be withdrawn: what that says of others in its namespace.
     pub(crate) fn note_withdrawal(&mut self, key: &Key, message: &str, waiting: &Waiting, now: Timestamp) {
         let Some(sj) = self.seen.get(key).map(Tracked::sj) else { return };
-        let Some(attempt) = active_attempt(sj) else { return };
+        let Some(attempt) = sj.ongoing_attempt() else { return };
         let must_request = starting::must_request(attempt, message);
         if waiting.reason == WaitingReason::Refused {
             self.queue.deny(key, sj.spec_hash, waiting, &self.capacity, now);
@@ -159,7 +159,8 @@ impl Planner {
         let over = |sj: &&Key| !self.promises.has_slot(sj);
         let over: Vec<Key> = self.queue.probes().filter(over).cloned().collect();
         for sj in over {
-            let is_active = self.seen.get(&sj).is_some_and(|tracked| active_attempt(tracked.sj()).is_some());
+            let is_active =
+                self.seen.get(&sj).is_some_and(|tracked| tracked.sj().ongoing_attempt().is_some());
             self.queue.probed(&sj, is_active, now);
         }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{Planner, known::later, values::Name};
+use crate::{Planner, time::later, values::Name};
 
 /// For how long a namespace is counted by requests after a start was refused.
 const TIME: SignedDuration = SignedDuration::from_hours(1);

@@ -15,8 +15,8 @@ use crate::{
 };
 use crate::{
     Planner,
-    known::later,
     resources::Resources,
+    time::later,
     values::{Phase, WaitingReason},
 };
 
@@ -261,8 +261,7 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::{at, key, node, pod, settings, sj},
-        values::Observation,
-        values::{Attempt, Phase},
+        values::{Attempt, Observation, Phase},
     };
 
     /// One ScavengerJob runs on one node.

@@ -4,9 +4,10 @@ use jiff::SignedDuration;
 
 use crate::{
     action::Task,
-    known::{Known, later},
+    known::Known,
     leftovers,
     next::{Next, Transition},
+    time::later,
     transition,
 };
 

@@ -14,9 +14,8 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    creation,
-    known::later,
-    lost_work,
+    creation, lost_work,
+    time::later,
     values::{Attempt, Container, Disruption, EndReport, Job, Name, Outcome, Pod, PodPhase, Reason},
 };
 

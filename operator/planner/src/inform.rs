@@ -10,10 +10,10 @@ use crate::{
     Planner,
     action::{Action, Task},
     capacity::Shortage,
-    known::later,
     lifecycle,
     next::Next,
     queue::Room,
+    time::later,
     transition,
     values::{Key, ScavengerJob, Waiting, WaitingReason},
 };

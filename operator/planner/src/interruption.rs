@@ -20,8 +20,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     action::Task,
-    known::{Known, earlier, later},
+    known::Known,
     next::{Ending, Next, Transition},
+    time::{earlier, later},
     values::{Attempt, CheckpointRequest, Disruption, Name, Pod, Reason, ScavengerJob},
     verdict,
 };

@@ -96,7 +96,7 @@ impl Planner {
             evidence,
             memory: &tracked.memory,
             has_reservation: self.promises.is_made(key)
-                && active_attempt(sj).is_none()
+                && sj.ongoing_attempt().is_none()
                 && sj.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
             chosen_node: sj
                 .spec
@@ -144,19 +144,4 @@ impl<'a> Known<'a> {
         let mut pods = self.pods.values().filter(|pod| !pod.phase.is_terminal());
         pods.find(|pod| pod.node.as_ref() == Some(node)).map(|pod| (&pod.key.name, node))
     }
-}
-
-/// The attempt that is being made, unless the ScavengerJob is being deleted.
-pub(crate) fn active_attempt(sj: &ScavengerJob) -> Option<&Attempt> {
-    sj.status.active_attempt().filter(|_| !sj.deleting)
-}
-
-/// `time` after `duration`; what a status says may be absurd, and must not end the planner.
-pub(crate) fn later(time: Timestamp, duration: SignedDuration) -> Timestamp {
-    time.saturating_add(duration).unwrap_or(Timestamp::MAX)
-}
-
-/// The earlier of two times, where there is one.
-pub(crate) fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
-    a.into_iter().chain(b).min()
 }

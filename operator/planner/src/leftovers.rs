@@ -5,9 +5,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     action::Task,
-    known::{Known, later},
+    known::Known,
     memory::NoJob,
     next::Next,
+    time::later,
     values::{Key, Name, Pod, Waiting, WaitingReason},
 };
 

@@ -112,6 +112,7 @@ mod shared;
 mod start_failures;
 mod starting;
 mod supervision;
+mod time;
 mod transition;
 pub mod urgency;
 mod usage;
@@ -145,7 +146,6 @@ use capacity::Capacity;
 use causes::{Causes, Occupancy, Pool, drain};
 use folders::Folders;
 use inform::{Informing, Telling};
-use known::{active_attempt, earlier};
 use ledger::Ledger;
 use next::{Next, Transition};
 use node_use::NodeUse;
@@ -155,6 +155,7 @@ use report::{Ordered, Report};
 use seen::Seen;
 use start_failures::StartFailures;
 use supervision::Supervisors;
+use time::earlier;
 use values::{CheckpointRequest, Key, Name, Phase, Reason, Settings, WaitingReason};
 
 /// What is to be done now.
@@ -316,12 +317,12 @@ impl Planner {
         let nodes = attachments.bound().map(|(node, _)| node.clone()).collect();
         self.occupancy.set(key, nodes);
         let was_lent = tracked.sj().status.attempt.as_ref().is_some_and(|attempt| attempt.lent);
-        if was_lent && (active_attempt(tracked.sj()).is_some() || attachments.bound().next().is_some()) {
+        if was_lent && (tracked.sj().ongoing_attempt().is_some() || attachments.bound().next().is_some()) {
             self.walk_due |= self.loans.insert(key.clone());
         } else {
             self.loans.remove(key);
         }
-        if let Some(attempt) = active_attempt(tracked.sj()).cloned() {
+        if let Some(attempt) = tracked.sj().ongoing_attempt().cloned() {
             let is_starting = tracked.sj().status.phase == Phase::Starting;
             let nodes = |ledger: &Ledger| match &attempt.node {
                 Some(node) => Some(vec![node.clone(); attempt.demand.pod_count as usize]),
@@ -372,7 +373,7 @@ impl Planner {
             None => lifecycle::next(&known),
         };
         // A started attempt keeps what it is promised until its pods are seen; preparing needs it, too.
-        let keeps_promise = active_attempt(known.sj).is_some()
+        let keeps_promise = known.sj.ongoing_attempt().is_some()
             || matches!(next, Next::Do(Task::Prepare { .. }) | Next::Change(Transition::Start));
         let withdrawn = match &next {
             Next::Change(Transition::Withdraw(ending, waiting)) => {

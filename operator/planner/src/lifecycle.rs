@@ -6,10 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     action::{Failure, Task},
     active, deletion, interruption,
-    known::{Known, earlier, later},
+    known::Known,
     leftovers, lost_work,
     next::{Next, Transition},
     starting,
+    time::{earlier, later},
     values::{Job, Reason, WaitingReason},
     waiting,
 };

@@ -10,8 +10,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     evidence::PodEnd,
-    known::{Known, later},
+    known::Known,
     next::{Next, Transition},
+    time::later,
     values::{Attempt, Measured, ObservedSaves, Outcome, Rank, Stop, tells_of_loss},
 };
 

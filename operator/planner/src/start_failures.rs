@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     creation,
-    known::later,
+    time::later,
     values::{Container, Name, Pod, tells_of_loss},
 };
 

@@ -7,10 +7,11 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     action::Task,
     creation::{self, Fault},
-    known::{Known, later},
+    known::Known,
     next::{Next, Transition},
     refusal::{self, Refusal},
     supervision,
+    time::later,
     values::{
         Accounting, Attempt, ByUse, Confinement, Container, Job, Key, Name, Phase, Placement, Pod, Reason,
         Settings, WaitingReason,

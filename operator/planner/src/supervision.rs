@@ -14,7 +14,8 @@ use scavenger_vocabulary::supervisor::PROGRAM;
 
 use crate::{
     creation,
-    known::{Known, later},
+    known::Known,
+    time::later,
     values::{Container, Name, Pod, Reason, Supervised, Supervision, Supervisor, tells_of_loss},
 };
 

@@ -5,13 +5,14 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     action::{Event, StatusWrite, Task},
     backoff, hardware, interruption,
-    known::{Known, later},
+    known::Known,
     leftovers,
     loss::{self, Work},
     lost_work,
     next::{Ending, Transition},
     out_of_memory::{self, Kills},
     priority, queue, supervision,
+    time::later,
     values::{
         Accounting, Admitted, Attempt, Disruption, HISTORY, Measured, Name, ObservedSaves, Outcome, Phase,
         Reason, ScavengerJob, ScavengerJobStatus, Supervised, Supervision, Waiting, WaitingReason,

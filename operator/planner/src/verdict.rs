@@ -24,10 +24,10 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     creation,
     evidence::Evidence,
-    known::later,
     next::Ending,
     out_of_memory::{self, Kills},
     supervision,
+    time::later,
     values::{
         Attempt, AttemptUsage, Container, Disruption, Job, Name, Outcome, Pod, PodPhase, Reason,
         tells_of_loss,

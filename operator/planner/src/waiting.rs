@@ -5,9 +5,10 @@ use jiff::SignedDuration;
 use crate::{
     action::Task,
     active,
-    known::{Known, later},
+    known::Known,
     leftovers,
     next::{Next, Transition},
+    time::later,
     values::{Reason, Settings, Waiting, WaitingReason},
     volumes::ClaimHold,
 };

@@ -2,7 +2,6 @@
 
 use super::{Cause, Pool};
 use crate::{
-    known::active_attempt,
     seen::Tracked,
     values::{Key, Reason},
 };
@@ -13,7 +12,7 @@ pub(crate) struct Drain;
 
 /// True for an active attempt whose interruption was neither ordered nor written down.
 pub(crate) fn concerns(tracked: &Tracked) -> bool {
-    active_attempt(tracked.sj()).is_some() && !tracked.is_decided()
+    tracked.sj().ongoing_attempt().is_some() && !tracked.is_decided()
 }
 
 impl Cause for Drain {

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{
     capacity::Group,
-    known::later,
     resources::{Amount, Resources, Share},
+    time::later,
     values::{Demand, Headroom, Key, Reason},
 };
 

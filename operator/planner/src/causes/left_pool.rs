@@ -11,8 +11,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Cause, Pool};
 use crate::{
-    known::{earlier, later},
     loss::Loss,
+    time::{earlier, later},
     values::{Key, Name, Node, Reason, Settings},
 };
 

@@ -23,12 +23,12 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     capacity::{Capacity, ScavengerPod, without_compute},
     interruption,
-    known::{earlier, later},
     loss::Loss,
     promises::Promises,
     report::Ordered,
     resources::Resources,
     seen::{Attachments, Seen, Tracked},
+    time::{earlier, later},
     values::{Demand, Key, Name, Pod, Reason, Settings},
 };
 use drain::Drain;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    known::later,
+    time::later,
     values::{Harm, Key, Name, Pod},
 };
 

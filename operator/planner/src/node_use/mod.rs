@@ -39,8 +39,8 @@ pub use report::UsageReport;
 
 use crate::{
     capacity::{Account, Capacity, ScavengerPod, compute},
-    known::{earlier, later},
     resources::{MEMORY, Resources},
+    time::{earlier, later},
     values::{Key, Name, Node, Pod, PodUsage, RememberedNode, Settings, Usage, UsageRules},
 };
 use breaker::Breaker;

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     capacity::ScavengerPod,
-    known::later,
     resources::Resources,
+    time::later,
     values::{Key, Name, Pod, PodUsage, UsageRules},
 };
 

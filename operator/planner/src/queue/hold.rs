@@ -35,9 +35,9 @@ use super::{Queue, rank::Lane};
 use crate::{
     backoff,
     capacity::Capacity,
-    known::later,
     refusal,
     resources::Resources,
+    time::later,
     values::{Demand, Key, Name, Settings, Waiting, WaitingReason},
 };
 

@@ -12,8 +12,8 @@ use super::{
 };
 use crate::{
     capacity::{Ask, Capacity},
-    known::later,
     promises::Promises,
+    time::later,
     values::{Demand, Key, Name, Settings},
 };
 

@@ -96,6 +96,12 @@ pub struct ScavengerJobSpec {
 }
 
 impl ScavengerJob {
+    /// The attempt that is being made, unless the ScavengerJob is being deleted.
+    #[must_use]
+    pub fn ongoing_attempt(&self) -> Option<&Attempt> {
+        self.status.active_attempt().filter(|_| !self.deleting)
+    }
+
     /// True if a container of it had started in an earlier attempt, with the image, the command and the references that its
     /// spec has now. So nothing of these is misspelt.
     #[must_use]
