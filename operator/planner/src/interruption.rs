@@ -23,31 +23,17 @@ use crate::{
     known::Known,
     next::{Ending, Next, Transition},
     time::{earlier, later},
-    values::{Attempt, CheckpointRequest, Disruption, Name, Pod, Reason, ScavengerJob},
+    values::{Attempt, CheckpointRequest, Disruption, Name, Pod, Reason},
     verdict,
 };
 
 /// How long the eviction of one pod of a gang may show nothing.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 
-/// How long a workload that is asked for a checkpoint may take.
-const FOR_A_CHECKPOINT: SignedDuration = SignedDuration::from_secs(30);
-
-/// A decision to interrupt.
-#[must_use]
-pub fn decision(reason: Reason, message: String, now: Timestamp) -> Disruption {
-    Disruption { time: now, reason, message, pod: "".into() }
-}
-
-/// The decision about the active attempt that is written down already.
-pub(crate) fn decided(attempt: &Attempt) -> Option<&Disruption> {
-    attempt.disruption.as_ref().filter(|disruption| disruption.reason.is_operators_decision())
-}
-
 /// What comes next for an attempt that the pods do not show to have ended: none if nobody wants to interrupt it.
 #[must_use]
 pub fn next(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> Option<Next> {
-    let Some(decided) = decided(attempt) else {
+    let Some(decided) = attempt.decided() else {
         return Some(Next::Change(Transition::OrderInterruption(known.order.cloned()?)));
     };
     let there = || {
@@ -84,22 +70,12 @@ pub fn next(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>
     Some(Next::Change(Transition::End(ending)))
 }
 
-/// By when the pods of a decided interruption are evicted at the latest.
-#[must_use]
-pub(crate) fn evicted_by(sj: &ScavengerJob, decided: &Disruption) -> Timestamp {
-    let can_be_asked = sj.spec.as_ref().is_ok_and(|spec| spec.supervision.can_be_asked);
-    match can_be_asked && decided.reason.leaves_time() {
-        true => later(decided.time, FOR_A_CHECKPOINT),
-        false => decided.time,
-    }
-}
-
 /// Until when a workload is waited for that is asked for a checkpoint before its interruption. None if it is not asked: nobody
 /// waits that long for a reason that leaves no time, for one that saves when it is stopped, or for one that has not
 /// reported; none once it has answered or a pod of it failed, and none once somebody who cannot wait counts on its capacity
 /// ([`crate::causes::Cause::relies_on`]).
 fn waits_for_checkpoint(known: &Known<'_>, attempt: &Attempt, decided: &Disruption) -> Option<Timestamp> {
-    let until = evicted_by(known.sj, decided);
+    let until = known.sj.evicted_by(decided);
     // A planner that has just begun was sent no report yet; the one before it was, if there is a checkpoint.
     let has_reported = known
         .sj
@@ -119,7 +95,7 @@ fn waits_for_checkpoint(known: &Known<'_>, attempt: &Attempt, decided: &Disrupti
 /// An ending in the light of what was decided before: the reason of an interruption is the planner's own.
 #[must_use]
 pub fn explained(attempt: &Attempt, mut ending: Ending) -> Ending {
-    if let Some(decided) = decided(attempt).filter(|_| ending.is_taken_away()) {
+    if let Some(decided) = attempt.decided().filter(|_| ending.is_taken_away()) {
         ending.reason.clone_from(&decided.reason);
         ending.message.clone_from(&decided.message);
     }

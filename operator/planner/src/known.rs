@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::{
     Planner,
@@ -13,7 +13,7 @@ use crate::{
     evidence::Evidence,
     memory::Memory,
     seen::{Attachments, Tracked},
-    values::{Attempt, Disruption, Job, Key, Name, Pod, ScavengerJob, Settings},
+    values::{Disruption, Job, Key, Name, Pod, ScavengerJob, Settings},
     volumes::ClaimHold,
 };
 

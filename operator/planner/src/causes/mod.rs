@@ -22,7 +22,6 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     capacity::{Capacity, ScavengerPod, without_compute},
-    interruption,
     loss::Loss,
     promises::Promises,
     report::Ordered,
@@ -247,7 +246,7 @@ impl Pool<'_> {
         for sj in in_the_way {
             let Some(tracked) = self.seen.get_mut(&sj) else { continue };
             let attempt = tracked.sj().status.active_attempt();
-            let decided = attempt.filter(|attempt| interruption::decided(attempt).is_some());
+            let decided = attempt.filter(|attempt| attempt.decided().is_some());
             let number = decided.map(|attempt| attempt.number);
             if number.is_some() && tracked.memory.hurried != number {
                 tracked.memory.hurried = number;
@@ -298,7 +297,7 @@ pub(crate) fn standing(tracked: &Tracked, attachments: &Attachments, now: Timest
     let decided = tracked.order.as_ref().map(|order| &order.1);
     let decided = decided.or(attempt.and_then(|attempt| attempt.disruption.as_ref()));
     let ended = attempt.and_then(|attempt| attempt.end_time);
-    let decided = decided.map(|decided| interruption::evicted_by(tracked.sj(), decided));
+    let decided = decided.map(|decided| tracked.sj().evicted_by(decided));
     let since = decided.max(ended).max(tracked.memory.deleting_since);
     let due = |pod: &Pod| pod.due().or(since).unwrap_or(now);
     let last = attachments.bound().map(|(_, pod)| due(pod)).max();

@@ -47,7 +47,6 @@ pub(crate) use hold::is_held_for;
 pub use list::QueueEntry;
 pub(crate) use loans::Loan;
 pub use rank::Starting;
-pub(crate) use rank::ready_since;
 use rank::{Lane, Rank};
 use walk::Obstacle;
 pub use walk::{Room, Started};

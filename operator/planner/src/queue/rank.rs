@@ -30,7 +30,7 @@ pub(super) struct Rank {
     pub(super) uid: Name,
     pub(super) name: Name,
     pub(super) created: Timestamp,
-    /// See [`ready_since`].
+    /// See [`ScavengerJob::ready_since`].
     pub(super) ready_since: Timestamp,
     /// True if reserved capacity may be lent to it.
     pub(super) borrows: bool,
@@ -40,21 +40,11 @@ pub(super) struct Rank {
     pub(super) failed_starts: u32,
 }
 
-fn waiting_since(sj: &ScavengerJob) -> Timestamp {
-    sj.status.interruption_times.last().copied().unwrap_or(sj.creation_time)
-}
-
-/// Since when nothing but capacity has kept a ScavengerJob from starting.
-pub(crate) fn ready_since(sj: &ScavengerJob) -> Timestamp {
-    let waiting_since = waiting_since(sj);
-    sj.status.not_before.map_or(waiting_since, |time| time.max(waiting_since))
-}
-
 impl Rank {
     /// Rank of a ScavengerJob that waits, or the one it started with. It has waited since it was created, or since it was
     /// last interrupted; a withdrawn attempt costs no place, nor does the end of a loan.
     pub(super) fn of(sj: &ScavengerJob) -> Self {
-        let (waiting_since, ready_since) = (waiting_since(sj), ready_since(sj));
+        let (waiting_since, ready_since) = (sj.waiting_since(), sj.ready_since());
         Self {
             again: (sj.status.failed_starts > 0).then_some(ready_since),
             turn: Turn {

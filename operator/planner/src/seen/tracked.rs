@@ -6,11 +6,9 @@ use crate::{
     action::{Failure, Task},
     agenda::Turn,
     inform::{self, Explanation, Reported, Telling},
-    interruption,
     live::Live,
     memory::Remembered,
     promises::Promise,
-    queue,
     report::Ordered,
     usage::Meter,
     values::{Disruption, Phase, ScavengerJob, WaitingReason},
@@ -88,7 +86,7 @@ impl Tracked {
     pub(crate) fn set_held_back(&mut self, held_back: bool, was_ready: bool, now: Timestamp) {
         if held_back {
             if was_ready && !self.sj.controls.suspend {
-                self.memory.could_start = Some(queue::ready_since(&self.sj));
+                self.memory.could_start = Some(self.sj.ready_since());
             } else if !self.memory.held_back
                 && (self.sj.controls.suspend || self.memory.could_start.is_none())
             {
@@ -163,7 +161,7 @@ impl Tracked {
         let Some(attempt) = self.sj.status.active_attempt().filter(|_| !self.is_decided()) else {
             return false;
         };
-        let decision = interruption::decision(order.reason.clone(), order.message.clone(), now);
+        let decision = Disruption::decided(order.reason.clone(), order.message.clone(), now);
         self.order = Some(Box::new((attempt.number, decision)));
         true
     }
@@ -171,7 +169,7 @@ impl Tracked {
     /// True if the interruption of its active attempt was ordered, or is on record.
     pub(crate) fn is_decided(&self) -> bool {
         let attempt = self.sj.status.active_attempt();
-        attempt.is_some_and(|attempt| interruption::decided(attempt).is_some() || self.ordered().is_some())
+        attempt.is_some_and(|attempt| attempt.decided().is_some() || self.ordered().is_some())
     }
 
     /// The reason for which its active attempt is to be interrupted, while the status does not say it yet.

@@ -9,7 +9,7 @@ use super::{
     Accounting, AttemptUsage, Key, Measured, Name, ObservedSaves, Outcome, Phase, Placement, Reason,
     Supervised, SupervisionSpec, WaitingReason,
 };
-use crate::resources::Resources;
+use crate::{resources::Resources, time::later};
 
 /// A ScavengerJob.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -125,7 +125,33 @@ impl ScavengerJob {
         let promised = self.spec.as_ref().is_ok_and(|spec| spec.saves_on_sigterm);
         promised && self.status.observed_saves.as_ref().is_none_or(|observed| observed.saves)
     }
+
+    /// Since when it has waited: since it was created, or last interrupted.
+    #[must_use]
+    pub fn waiting_since(&self) -> Timestamp {
+        self.status.interruption_times.last().copied().unwrap_or(self.creation_time)
+    }
+
+    /// Since when nothing but capacity has kept it from starting.
+    #[must_use]
+    pub fn ready_since(&self) -> Timestamp {
+        let waiting_since = self.waiting_since();
+        self.status.not_before.map_or(waiting_since, |time| time.max(waiting_since))
+    }
+
+    /// By when the pods of a decided interruption are evicted at the latest.
+    #[must_use]
+    pub fn evicted_by(&self, decided: &Disruption) -> Timestamp {
+        let can_be_asked = self.spec.as_ref().is_ok_and(|spec| spec.supervision.can_be_asked);
+        match can_be_asked && decided.reason.leaves_time() {
+            true => later(decided.time, FOR_A_CHECKPOINT),
+            false => decided.time,
+        }
+    }
 }
+
+/// How long a workload that is asked for a checkpoint may take.
+const FOR_A_CHECKPOINT: SignedDuration = SignedDuration::from_secs(30);
 
 /// What the API server assumes.
 fn usual_grace_period() -> SignedDuration {
@@ -359,6 +385,12 @@ impl Attempt {
             nodes: Vec::new(),
         }
     }
+
+    /// The decision to interrupt it that is written down already.
+    #[must_use]
+    pub fn decided(&self) -> Option<&Disruption> {
+        self.disruption.as_ref().filter(|disruption| disruption.reason.is_operators_decision())
+    }
 }
 
 /// First sign that an attempt was taken away.
@@ -373,6 +405,14 @@ pub struct Disruption {
     pub message: String,
     /// Name of the pod (or Job) that showed it; empty if the planner decided it.
     pub pod: Name,
+}
+
+impl Disruption {
+    /// A decision of the planner to interrupt.
+    #[must_use]
+    pub fn decided(reason: Reason, message: String, now: Timestamp) -> Self {
+        Self { time: now, reason, message, pod: "".into() }
+    }
 }
 
 /// The batch/v1 Job of an attempt.
