@@ -35,7 +35,7 @@ impl Planner {
             | self.queue.opens(now)
             | changed;
         // Others ask for the room there is, whether anybody may start or not.
-        self.capacity.settle(&mut self.promises);
+        self.capacity.settle(self.promises.ledger_mut());
         self.walk_due = is_due;
         let Ok(settings) = &self.settings else { return Vec::new() };
         if !is_due {

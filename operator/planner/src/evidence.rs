@@ -14,13 +14,18 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    creation, lost_work,
+    creation,
     time::later,
-    values::{Attempt, Container, Disruption, EndReport, Job, Name, Outcome, Pod, PodPhase, Reason},
+    values::{
+        Attempt, Container, Disruption, EndReport, Job, Name, Outcome, Pod, PodPhase, Reason, tells_of_loss,
+    },
 };
 
 /// How far the clocks of the API server and of a node may be apart.
 const CLOCKS: SignedDuration = SignedDuration::from_secs(5);
+
+/// A container that was killed this long before its grace period was over had all of it: stamps have whole seconds.
+const STAMPS: SignedDuration = SignedDuration::from_secs(2);
 
 /// How long containers that were injected beside `main` may go on when that has ended: so long they may send the last lines
 /// of a log. It is the grace period that Kubernetes gives a pod that does not say.
@@ -156,8 +161,7 @@ impl Evidence {
         if let Container::Ended { exit_code, reason, time, .. } = &pod.container {
             known.ended = true;
             known.report = pod.end_report.or(known.report);
-            known.had_its_grace =
-                lost_work::had_its_grace(*exit_code, reason, *time, known.deleted, pod.grace_period);
+            known.had_its_grace = had_its_grace(*exit_code, reason, *time, known.deleted, pod.grace_period);
         }
     }
 
@@ -383,4 +387,20 @@ fn earliest(a: Option<Option<Timestamp>>, b: Option<Option<Timestamp>>) -> Optio
 
 fn disruption(time: Timestamp, reason: Reason, message: &str, pod: &Pod) -> Disruption {
     Disruption { time, reason, message: message.to_owned(), pod: pod.key.name.clone() }
+}
+
+/// True if a container that ended so had its whole grace period, or ended before it was over without being killed.
+fn had_its_grace(
+    exit_code: i32,
+    reason: &str,
+    ended: Option<Timestamp>,
+    deleted: Option<Timestamp>,
+    grace: SignedDuration,
+) -> bool {
+    if exit_code != 137 {
+        return !tells_of_loss(reason);
+    }
+    // What a limit of memory kills is no end of a grace period.
+    let (Some(ended), Some(deleted)) = (ended, deleted) else { return false };
+    reason != "OOMKilled" && later(ended, STAMPS) >= later(deleted, grace)
 }

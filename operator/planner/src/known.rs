@@ -74,9 +74,12 @@ impl Planner {
     /// work in its folder or with its volume. That is no time for which it has waited for capacity.
     pub(crate) fn is_held_back(&self, key: &Key) -> bool {
         let Some(sj) = self.seen.get(key).map(Tracked::sj) else { return false };
-        let is_held =
-            || self.folders.user_beside(key).is_some() || self.seen.claim_hold(key, &self.promises).is_some();
+        let is_held = || self.folders.user_beside(key).is_some() || self.claim_hold(key).is_some();
         sj.status.active_attempt().is_none() && (sj.controls.suspend || is_held())
+    }
+
+    fn claim_hold(&self, key: &Key) -> Option<ClaimHold> {
+        self.seen.claim_hold(key, self.promises.starting(), self.promises.is_made(key))
     }
 
     /// What is known of a ScavengerJob at `now`.
@@ -112,7 +115,7 @@ impl Planner {
             folder_user: self.folders.user_beside(key),
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !self.capacity.is_ready(node)),
             capacity: &self.capacity,
-            claim_hold: self.seen.claim_hold(key, &self.promises),
+            claim_hold: self.claim_hold(key),
             has_run,
             is_to_blame: !has_run
                 && self.start_failures.blames(&sj.uid, |node| {

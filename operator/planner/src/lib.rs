@@ -419,8 +419,8 @@ impl Planner {
         if !keeps_promise {
             let attempt = tracked.sj().status.attempt.as_deref();
             let lingering = attempt.map_or((Vec::new(), 0), |attempt| {
-                let evidence = attachments.evidence(Some(attempt));
-                promises::lingering_pods(attempt, &attachments.jobs, &attachments.pods, evidence)
+                let pods_seen = attachments.evidence(Some(attempt)).pods_seen();
+                promises::lingering_pods(attempt, &attachments.jobs, &attachments.pods, pods_seen)
             });
             self.promises.end(key, attempt, lingering);
         }

@@ -13,11 +13,8 @@ use crate::{
     known::Known,
     next::{Next, Transition},
     time::later,
-    values::{Attempt, Measured, ObservedSaves, Outcome, Rank, Stop, tells_of_loss},
+    values::{Attempt, Measured, ObservedSaves, Outcome, Rank, Stop},
 };
-
-/// A container that was killed this long before its grace period was over had all of it: stamps have whole seconds.
-const STAMPS: SignedDuration = SignedDuration::from_secs(2);
 
 /// What is known now of the work of an attempt that has ended, and what it showed about SIGTERM; none while a pod that
 /// counts may still report, or if nothing can be known.
@@ -119,20 +116,4 @@ fn observed_saves(
             if known.sj.saves_on_sigterm() { observed(false, message) } else { None }
         }
     }
-}
-
-/// True if a container that ended so had its whole grace period, or ended before it was over without being killed.
-pub(crate) fn had_its_grace(
-    exit_code: i32,
-    reason: &str,
-    ended: Option<Timestamp>,
-    deleted: Option<Timestamp>,
-    grace: SignedDuration,
-) -> bool {
-    if exit_code != 137 {
-        return !tells_of_loss(reason);
-    }
-    // What a limit of memory kills is no end of a grace period.
-    let (Some(ended), Some(deleted)) = (ended, deleted) else { return false };
-    reason != "OOMKilled" && later(ended, STAMPS) >= later(deleted, grace)
 }

@@ -17,7 +17,6 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    evidence::Evidence,
     ledger::Ledger,
     resources::Resources,
     values::{Attempt, Demand, Job, Key, Name, Outcome, Pod},
@@ -77,9 +76,9 @@ impl Promises {
         &self.ledger
     }
 
-    /// The nodes on which something changed since this was called last.
-    pub(crate) fn take_touched(&mut self) -> Vec<Name> {
-        self.ledger.take_touched()
+    /// The same for [`Capacity::settle`](crate::capacity::Capacity::settle), which takes in what changed.
+    pub(crate) fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
     }
 
     /// True if something was given back since this was called last.
@@ -237,12 +236,13 @@ fn expected_pods(attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> (Vec<Nam
 }
 
 /// The nodes on which pods of an attempt that has ended turned up, and how many of its pods may still be bound to a
-/// node: its Job may not have been deleted yet, and kube-scheduler may be about to place a pod.
+/// node: its Job may not have been deleted yet, and kube-scheduler may be about to place a pod. `pods_seen` of them were ever
+/// seen.
 pub(crate) fn lingering_pods(
     attempt: &Attempt,
     jobs: &BTreeMap<Name, Arc<Job>>,
     pods: &BTreeMap<Name, Arc<Pod>>,
-    evidence: &Evidence,
+    pods_seen: usize,
 ) -> (Vec<Name>, usize) {
     let (seen, left) = expected_pods(attempt, pods);
     let unbound = pods.values().filter(|pod| pod.node.is_none() && !pod.phase.is_terminal()).count();
@@ -252,7 +252,7 @@ pub(crate) fn lingering_pods(
         // It is deleted and stays until its pods are gone; the watch of pods can be behind and not have shown one of
         // them yet.
         Some(job) if job.deleting || taken_away => {
-            (seen, unbound + (attempt.demand.pod_count as usize).saturating_sub(evidence.pods_seen()))
+            (seen, unbound + (attempt.demand.pod_count as usize).saturating_sub(pods_seen))
         }
         Some(_) | None => (seen, unbound),
     }

@@ -42,7 +42,6 @@ pub(crate) use questions::{Size, Traits};
 
 use crate::{
     ledger::Ledger,
-    promises::Promises,
     resources::Resources,
     values::{Demand, Key, Name, Node, Pod, Settings},
 };
@@ -429,9 +428,8 @@ impl Capacity {
 
     /// Brings the index up to date with everything that was seen, and with what `ledger` promises. To be called with
     /// the same ledger always.
-    pub(crate) fn settle(&mut self, promises: &mut Promises) {
-        self.stale.extend(promises.take_touched());
-        let ledger = promises.ledger();
+    pub(crate) fn settle(&mut self, ledger: &mut Ledger) {
+        self.stale.extend(ledger.take_touched());
         let stale = std::mem::take(&mut self.stale);
         // A rebuild, or other settings.
         let begins_again = stale.len() > 100 && stale.len() * 4 > self.nodes.len();

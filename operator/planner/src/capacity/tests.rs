@@ -22,22 +22,18 @@ fn ten_thousand_names_that_no_node_has_take_no_columns() {
     capacity.set_pod(&asking_for(10_000));
     let demand = sj("a").asking_for("example.org/none", 1).spec.unwrap().demand;
     let ask = capacity.ask(&demand);
-    let mut promises = Promises::default();
-    capacity.settle(&mut promises);
-    let free = capacity.free_row(promises.ledger(), &settings);
+    let mut ledger = Ledger::default();
+    capacity.settle(&mut ledger);
+    let free = capacity.free_row(&ledger, &settings);
     assert!(!capacity.fits(ask, &free));
     assert!(capacity.never_fits(ask, &settings).is_some());
-    assert_eq!(
-        capacity.used(promises.ledger()),
-        Resources::default(),
-        "it fits nowhere and so takes nothing"
-    );
+    assert_eq!(capacity.used(&ledger), Resources::default(), "it fits nowhere and so takes nothing");
     assert_eq!(capacity.places.width(), 4, "cpu, memory, pods and gpu");
     // A pod that was put onto a node by hand.
     capacity.set_pod(&asking_for(10_000).on("n1"));
-    capacity.settle(&mut promises);
+    capacity.settle(&mut ledger);
     assert_eq!(capacity.places.width(), 4);
-    capacity.check_index(promises.ledger()).unwrap();
+    capacity.check_index(&ledger).unwrap();
 }
 
 #[test]
@@ -47,14 +43,14 @@ fn a_name_counts_as_soon_as_a_node_has_it() {
     capacity.set_node(node("n1", 10_000), Some(&settings));
     let demand = sj("a").asking_for("gpu", 1).spec.unwrap().demand;
     let ask = capacity.ask(&demand);
-    let mut promises = Promises::default();
+    let mut ledger = Ledger::default();
     for has in [false, true, false] {
         let node = if has { node("n2", 10_000).having("gpu", 4) } else { node("n2", 10_000) };
         capacity.set_node(node, Some(&settings));
-        capacity.settle(&mut promises);
-        let free = capacity.free_row(promises.ledger(), &settings);
+        capacity.settle(&mut ledger);
+        let free = capacity.free_row(&ledger, &settings);
         assert_eq!(capacity.fits(ask, &free), has);
-        capacity.check_index(promises.ledger()).unwrap();
+        capacity.check_index(&ledger).unwrap();
     }
 }
 
@@ -121,7 +117,7 @@ fn the_nodes_that_a_placement_names_are_all_that_admit_it() {
     let zones = ["a", "b", "c"];
     for asked_after in 0..4 {
         let mut capacity = Capacity::default();
-        let mut promises = Promises::default();
+        let mut ledger = Ledger::default();
         let mut asks: Vec<Ask> = Vec::new();
         for step in 0..4 {
             if step == asked_after {
@@ -136,11 +132,11 @@ fn the_nodes_that_a_placement_names_are_all_that_admit_it() {
                 2 => capacity.remove_node(&"n4".into()),
                 _ => capacity.set_node(labelled(4, "a"), Some(&settings)),
             }
-            capacity.settle(&mut promises);
+            capacity.settle(&mut ledger);
             for ask in &asks {
                 View::ALL.into_iter().for_each(|view| _ = capacity.places.count(*ask, view));
             }
-            capacity.check_index(promises.ledger()).unwrap();
+            capacity.check_index(&ledger).unwrap();
             let after = let_in(&capacity, &asks);
             let concerned =
                 asks.iter().zip(before.iter().zip(&after)).filter(|(_, (before, after))| before != after);

@@ -218,7 +218,7 @@ impl Cause for PendingPods {
                 pool.capacity.set_pod(&Pod { nominated_node: None, ..pod });
             }
         }
-        pool.capacity.settle(pool.promises);
+        pool.capacity.settle(pool.promises.ledger_mut());
         let stamp = (pool.capacity.epoch(), pool.capacity.version(), pool.occupancy.version());
         let mut hopeless = BTreeSet::new();
         // Most of those that cannot be served are too large for every node, which is known without a look at any.

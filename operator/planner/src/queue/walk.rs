@@ -134,7 +134,7 @@ impl Queue {
     /// next one sees what is left. `starting` ScavengerJobs are starting already, and `loans` tells what is lent.
     pub fn walk(&mut self, room: &mut Room<'_>, mut starting: Starting, loans: &[Loan]) -> Walk {
         let mut walk = Walk::default();
-        room.capacity.settle(room.promises);
+        room.capacity.settle(room.promises.ledger_mut());
         walk.told = self.settle_holds(room.capacity, room.settings, room.now);
         // Who is moved because a hold ends is looked at by this walk: it is no reason for another one.
         self.take_changed();
@@ -162,7 +162,7 @@ impl Queue {
             let demand = room.capacity.demand(lane.ask).clone();
             room.promises.admit(&sj, &demand.per_pod, nodes);
             self.remove(&sj, room.capacity);
-            room.capacity.settle(room.promises);
+            room.capacity.settle(room.promises.ledger_mut());
             starting.all += 1;
             if lane.is_doubtful() {
                 starting.failed += 1;

@@ -14,7 +14,6 @@ use jiff::Timestamp;
 use crate::{
     Counts,
     evidence::Evidence,
-    promises::Promises,
     shared::Shared,
     values::{Access, Demand, Job, Key, Name, Pod, ScavengerJob, Volume},
     volumes::{ClaimHold, Volumes},
@@ -448,15 +447,19 @@ impl Seen {
         self.claims_changed(claims)
     }
 
-    /// Why a ScavengerJob cannot start yet because of a claim that it mounts.
-    pub(crate) fn claim_hold(&self, key: &Key, promises: &Promises) -> Option<ClaimHold> {
+    /// Why a ScavengerJob cannot start yet because of a claim that it mounts. `starting` are all that hold a start slot.
+    pub(crate) fn claim_hold(
+        &self,
+        key: &Key,
+        starting: &BTreeSet<Key>,
+        is_promised: bool,
+    ) -> Option<ClaimHold> {
         let sj = &self.scavenger_jobs.get(key)?.sj;
-        let starting = promises.starting().iter().filter(|other| *other != key);
+        let starting = starting.iter().filter(|other| *other != key);
         // Of those that are promised capacity in one plan the planner keeps one: it does not wait for itself. If it was not
         // known then that they share a volume, the first by name is ahead.
-        let is_ahead = |other: &ScavengerJob| {
-            other.status.phase.is_active() || !promises.is_made(key) || other.key < *key
-        };
+        let is_ahead =
+            |other: &ScavengerJob| other.status.phase.is_active() || !is_promised || other.key < *key;
         let starting = starting.filter_map(|other| Some(&self.scavenger_jobs.get(other)?.sj));
         self.volumes.hold(sj, starting.filter(|other| is_ahead(other)))
     }
