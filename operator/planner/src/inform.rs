@@ -9,13 +9,12 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     Planner,
     action::{Action, Task},
-    capacity::Shortage,
     lifecycle,
     next::Next,
     queue::Room,
     time::later,
     transition,
-    values::{Key, ScavengerJob, Waiting, WaitingReason},
+    values::{Explanation, Key, ScavengerJob, Shortage, Waiting, WaitingReason},
 };
 
 /// How often the message of a ScavengerJob that waits is written again at most, if only its numbers changed.
@@ -92,21 +91,6 @@ pub(crate) enum News {
     Waits(Explanation),
     /// Something else, and the write that says it.
     Other(Task),
-}
-
-/// Why a ScavengerJob waits, as its status is to say it.
-#[derive(Debug, Clone)]
-pub struct Explanation {
-    /// The reason and the message.
-    pub waiting: Waiting,
-    /// The shortage whose numbers the message tells, if it does.
-    pub shortage: Option<Shortage>,
-}
-
-impl From<Waiting> for Explanation {
-    fn from(waiting: Waiting) -> Self {
-        Self { waiting, shortage: None }
-    }
 }
 
 /// What the status of a ScavengerJob was last written to say.

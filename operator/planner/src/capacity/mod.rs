@@ -37,7 +37,6 @@ pub(crate) use index::Rows;
 use index::{Places, Placing, Whose};
 use labels::Labels;
 use own::{Own, OwnGroups, OwnLimit};
-pub use questions::Shortage;
 pub(crate) use questions::{Size, Traits};
 
 use crate::{

@@ -6,8 +6,9 @@ use super::{
     Capacity, Entry,
     groups::{self, Sums},
     index::View,
-    questions::{self, OF_PART, Shortage, WHERE, not_placed, place},
+    questions::{self, OF_PART, WHERE, not_placed, place},
 };
+use crate::values::Shortage;
 use crate::{
     ledger::Ledger,
     resources::Resources,

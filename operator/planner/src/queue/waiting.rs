@@ -4,11 +4,7 @@ use super::{
     Queue,
     walk::{Obstacle, Room},
 };
-use crate::{
-    capacity::Shortage,
-    inform::Explanation,
-    values::{Key, Waiting, WaitingReason},
-};
+use crate::values::{Explanation, Key, Shortage, Waiting, WaitingReason};
 
 impl Queue {
     /// Why a ScavengerJob in the queue waits, as far as the last walk found out.

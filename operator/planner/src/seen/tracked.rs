@@ -5,13 +5,13 @@ use jiff::Timestamp;
 use crate::{
     action::{Failure, Task},
     agenda::Turn,
-    inform::{self, Explanation, Reported, Telling},
+    inform::{self, Reported, Telling},
     live::Live,
     memory::Remembered,
     promises::Promise,
     report::Ordered,
     usage::Meter,
-    values::{Disruption, Phase, ScavengerJob, WaitingReason},
+    values::{Disruption, Explanation, Phase, ScavengerJob, WaitingReason},
 };
 
 /// One ScavengerJob, and what the planner keeps of it.

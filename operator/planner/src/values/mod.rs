@@ -2,6 +2,7 @@
 
 mod calendar;
 mod confinement;
+mod explanation;
 mod node;
 mod node_group;
 mod observation;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use calendar::{Calendar, Filling, Window};
 pub use confinement::Confinement;
+pub use explanation::{Explanation, Shortage};
 pub use node::{Access, Node, Taint, Usage, Volume};
 pub use node_group::NodeGroup;
 pub use observation::Observation;
