@@ -5,7 +5,8 @@ pub use scavenger_vocabulary::Event;
 use serde::{Deserialize, Serialize};
 
 use crate::values::{
-    Access, Attempt, ByUse, Confinement, Job, Key, Name, Pod, ScavengerJob, ScavengerJobStatus, Supervisor,
+    Access, Attempt, ByUse, Confinement, Job, Key, Name, Pod, Reason, ScavengerJob, ScavengerJobStatus,
+    Supervisor,
 };
 
 /// One thing to do about one ScavengerJob. There is at most one under way for each ScavengerJob.
@@ -132,6 +133,17 @@ impl StatusWrite {
         let disruption = self.status.active_attempt().and_then(|attempt| attempt.disruption.as_ref());
         disruption.is_some_and(|disruption| disruption.reason.is_operators_decision())
     }
+}
+
+/// An interruption that a plan ordered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ordered {
+    /// The ScavengerJob.
+    pub sj: Key,
+    /// The cause.
+    pub reason: Reason,
+    /// The cause as a message.
+    pub message: String,
 }
 
 /// What became of an action.

@@ -6,11 +6,10 @@ use jiff::Timestamp;
 
 use crate::{
     Planner,
-    action::{Action, Task},
+    action::{Action, Ordered, Task},
     causes::{self, Standing},
     loss::Loss,
     queue::{self, Loan, Room, Started, Starting},
-    report::Ordered,
     seen::Tracked,
     starting,
     time::earlier,

@@ -140,6 +140,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use action::Ordered;
 use action::{Action, Task};
 use agenda::Agenda;
 use capacity::Capacity;
@@ -151,7 +152,7 @@ use next::{Next, Transition};
 use node_use::NodeUse;
 use promises::Promises;
 use queue::Queue;
-use report::{Ordered, Report};
+use report::Report;
 use seen::Seen;
 use start_failures::StartFailures;
 use supervision::Supervisors;

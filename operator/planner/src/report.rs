@@ -11,9 +11,9 @@ use crate::{
     node_use::UsageReport,
     priority,
     resources::Resources,
-    values::{Key, Name, PreemptionMode, Reason, Settings},
+    values::{Key, Name, PreemptionMode, Settings},
 };
-pub use crate::{causes::measured_memory::Measuring, queue::QueueEntry};
+pub use crate::{action::Ordered, causes::measured_memory::Measuring, queue::QueueEntry};
 
 /// What the steps of one plan did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,17 +28,6 @@ pub struct Report {
     pub informed: usize,
     /// How many promises were given back because the write of a start got no answer for too long.
     pub expired: u64,
-}
-
-/// An interruption that a plan ordered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ordered {
-    /// The ScavengerJob.
-    pub sj: Key,
-    /// The cause.
-    pub reason: Reason,
-    /// The cause as a message.
-    pub message: String,
 }
 
 /// How the pool stands at one moment.

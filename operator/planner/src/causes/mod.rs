@@ -21,10 +21,10 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
+    action::Ordered,
     capacity::{Capacity, ScavengerPod, without_compute},
     loss::Loss,
     promises::Promises,
-    report::Ordered,
     resources::Resources,
     seen::{Attachments, Seen, Tracked},
     time::{earlier, later},

@@ -3,13 +3,12 @@
 use jiff::Timestamp;
 
 use crate::{
-    action::{Failure, Task},
+    action::{Failure, Ordered, Task},
     agenda::Turn,
     inform::{self, Reported, Telling},
     live::Live,
     memory::Remembered,
     promises::Promise,
-    report::Ordered,
     usage::Meter,
     values::{Disruption, Explanation, Phase, ScavengerJob, WaitingReason},
 };
