@@ -6,10 +6,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     action::Task,
-    inform, interruption,
+    interruption,
     known::Known,
     next::{Ending, Next, Transition},
-    starting,
+    reported, starting,
     time::{earlier, later},
     values::{Attempt, Container, Name, Outcome, Phase, Pod, Reason, Waiting, WaitingReason},
     verdict::{self, Case, JobState, Verdict},
@@ -152,7 +152,7 @@ fn next_running(known: &Known<'_>) -> Next {
         return Next::Inform(Transition::Observe, None);
     }
     if known.has_news {
-        let again = known.written.map(|written| later(written, inform::RETELL));
+        let again = known.written.map(|written| later(written, reported::RETELL));
         return match again.filter(|again| *again > known.now) {
             Some(again) => Next::Wait(Some(again)),
             None => Next::Inform(Transition::Report, None),

@@ -12,13 +12,11 @@ use crate::{
     lifecycle,
     next::Next,
     queue::Room,
+    reported::{RETELL, Reported, Telling},
     time::later,
     transition,
-    values::{Explanation, Key, ScavengerJob, Shortage, Waiting, WaitingReason},
+    values::{Explanation, Key, WaitingReason},
 };
-
-/// How often the message of a ScavengerJob that waits is written again at most, if only its numbers changed.
-pub(crate) const RETELL: SignedDuration = SignedDuration::from_secs(60);
 
 /// How long it counts why the last start could not be made: by then the next one was tried, or capacity is what is lacking.
 const COUNTS: SignedDuration = SignedDuration::from_secs(30);
@@ -93,71 +91,6 @@ pub(crate) enum News {
     Other(Task),
 }
 
-/// What the status of a ScavengerJob was last written to say.
-#[derive(Debug, Default)]
-pub(crate) struct Reported {
-    /// When its status was last written by this planner, or first found to have grown old.
-    pub(crate) time: Option<Timestamp>,
-    /// The shortage that it tells.
-    shortage: Option<Box<Shortage>>,
-    /// Whether it has only reports to tell, and since when it is to be told something.
-    due: Option<(bool, Timestamp)>,
-}
-
-impl Reported {
-    /// The write that says why a ScavengerJob waits.
-    pub(crate) fn write(&mut self, sj: &ScavengerJob, why: &Explanation, now: Timestamp) -> Task {
-        self.shortage = why.shortage.clone().map(Box::new);
-        transition::hold(sj, why.waiting.clone(), now)
-    }
-
-    /// Another attempt: what was written was about the one before.
-    pub(crate) fn forget(&mut self) {
-        (self.time, self.shortage) = (None, None);
-    }
-}
-
-/// What is to be done so that a status says why its ScavengerJob waits.
-#[derive(Debug)]
-pub(crate) enum Telling {
-    /// It says so.
-    Said,
-    /// It is to be written as soon as the budget allows; see [`Reported::write`].
-    Due,
-    /// It says so with numbers that have grown old, and was written a moment ago: to be written at this time.
-    Later(Timestamp),
-}
-
-/// What is to be done so that the status says why a ScavengerJob waits. Another reason is written soon. Another
-/// message for the same reason is written at most every [`RETELL`], and not at all for numbers that hardly changed.
-pub(crate) fn hold(sj: &ScavengerJob, reported: &mut Reported, why: &Explanation, now: Timestamp) -> Telling {
-    let status = &sj.status;
-    let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.as_ref());
-    if let Some(said) = said
-        && status.written
-        && status.observed_generation == sj.generation
-        && said.reason == why.waiting.reason
-    {
-        let is_news = match (&why.shortage, &reported.shortage) {
-            (Some(new), Some(old)) => new.is_news_after(old),
-            // After a restart: what was written for the same reason is taken for the shortage there is now.
-            (Some(new), None) if reported.time.is_none() => {
-                reported.shortage = Some(Box::new(new.clone()));
-                false
-            }
-            _ => true,
-        };
-        if said.message == why.waiting.message || !is_news {
-            return Telling::Said;
-        }
-        let again = later(*reported.time.get_or_insert(now), RETELL);
-        if now < again {
-            return Telling::Later(again);
-        }
-    }
-    Telling::Due
-}
-
 impl Planner {
     /// Tells those whose turn has come why they wait, as far as the budget goes, and says how many these were.
     pub(crate) fn inform(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> usize {
@@ -183,7 +116,8 @@ impl Planner {
                 }
                 Telling::Said => {}
                 Telling::Due => {
-                    let task = tracked.write_hold(&why, now);
+                    tracked.reported.note(&why);
+                    let task = transition::hold(tracked.sj(), why.waiting, now);
                     self.informing.spend(now);
                     self.dispatch(&key, task, actions);
                 }
@@ -221,20 +155,7 @@ impl Planner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        fixtures::{at, key, millis, sj},
-        values::{Admitted, WaitingReason},
-    };
-
-    fn why(resource: &str, left: i64) -> Explanation {
-        let message = format!("needs 3 {resource}, but only {left} are left");
-        let shortage =
-            Shortage { resource: Some(resource.to_owned()), left, whole: 100, message: message.clone() };
-        Explanation {
-            waiting: Waiting { reason: WaitingReason::NoCapacity, message },
-            shortage: Some(shortage),
-        }
-    }
+    use crate::fixtures::{at, key, millis};
 
     #[test]
     fn five_are_told_at_once_and_then_five_a_second_the_oldest_first() {
@@ -279,30 +200,5 @@ mod tests {
         assert_eq!(informing.next(at(7)), Some(runs.clone()));
         informing.remove(&runs, &mut reported[0]);
         assert_eq!(informing.next(at(8)), None);
-    }
-
-    #[test]
-    fn only_another_shortage_and_numbers_that_changed_much_are_news() {
-        let mut sj = sj("a");
-        let mut reported = Reported::default();
-        let first = why("cpu", 8);
-        let Telling::Due = hold(&sj, &mut reported, &first, at(0)) else { panic!("nothing was said yet") };
-        let _task = reported.write(&sj, &first, at(0));
-        sj.status.written = true;
-        sj.status.observed_generation = sj.generation;
-        sj.status.admitted = Some(Admitted { waiting: Some(first.waiting), since: at(0) });
-        reported.time = Some(at(0));
-        let mut after = |why: Explanation, second: i64| match hold(&sj, &mut reported, &why, at(second)) {
-            Telling::Said => "said",
-            Telling::Later(time) if time == at(60) => "later",
-            Telling::Later(_) => "at another time",
-            Telling::Due => "now",
-        };
-        assert_eq!(after(why("cpu", 8), 5), "said");
-        assert_eq!(after(why("cpu", 6), 5), "said", "a quarter less");
-        assert_eq!(after(why("cpu", 5), 5), "later");
-        assert_eq!(after(why("memory", 8), 5), "later");
-        assert_eq!(after(why("cpu", 6), 90), "said");
-        assert_eq!(after(why("cpu", 5), 90), "now");
     }
 }

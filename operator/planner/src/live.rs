@@ -38,7 +38,13 @@ struct Reported {
 
 impl Live {
     /// Takes in what a pod of the active attempt reports.
-    fn note(&mut self, sj: &ScavengerJob, index: Option<u32>, report: &LiveReport, now: Timestamp) {
+    pub(crate) fn note(
+        &mut self,
+        sj: &ScavengerJob,
+        index: Option<u32>,
+        report: &LiveReport,
+        now: Timestamp,
+    ) {
         let attempt = sj.status.attempt.as_ref().map_or(0, |attempt| attempt.number);
         if self.attempt != attempt || self.heard.is_none() {
             let stored = (sj.status.last_checkpoint, sj.status.progress);
@@ -119,13 +125,5 @@ impl Planner {
         let Some(tracked) = self.seen.get_mut(&key) else { return };
         tracked.report(index, report, now);
         self.agenda.add(key);
-    }
-}
-
-impl crate::seen::Tracked {
-    fn report(&mut self, index: Option<u32>, report: &LiveReport, now: Timestamp) {
-        let (sj, live) = self.sj_and_live();
-        live.note(sj, index, report, now);
-        live.overlay(sj);
     }
 }

@@ -14,7 +14,6 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     Planner,
     resources::{Amount, CPU, MEMORY},
-    seen::Tracked,
     values::{Attempt, AttemptUsage, Figures, Key, PodUsage, ScavengerJob},
 };
 
@@ -42,7 +41,7 @@ pub(crate) struct Meter {
 
 impl Meter {
     /// Goes on where what is stored ends.
-    fn of(sj: &ScavengerJob, attempt: u32) -> Self {
+    pub(crate) fn of(sj: &ScavengerJob, attempt: u32) -> Self {
         let stored = sj.status.usage.as_deref().copied().filter(|usage| usage.attempt == attempt);
         Self {
             usage: stored.unwrap_or(AttemptUsage { attempt, ..AttemptUsage::default() }),
@@ -52,7 +51,7 @@ impl Meter {
     }
 
     /// Takes in what all pods use together.
-    fn add(&mut self, time: Timestamp, cpu_milli: i64, memory_bytes: i64) {
+    pub(crate) fn add(&mut self, time: Timestamp, cpu_milli: i64, memory_bytes: i64) {
         let since = self.last.map_or(FIRST, |last| time.duration_since(last));
         if since <= SignedDuration::ZERO {
             // The same sample again, or one from before it.
@@ -64,6 +63,11 @@ impl Meter {
         self.usage.measured = before.saturating_add(weight);
         self.usage.cpu.add(before, cpu_milli, weight);
         self.usage.memory.add(before, memory_bytes, weight);
+    }
+
+    /// What was measured so far.
+    pub(crate) fn usage(&self) -> AttemptUsage {
+        self.usage
     }
 
     /// A new version of the ScavengerJob is stored.
@@ -141,23 +145,6 @@ impl Planner {
                 self.agenda.add(key);
             }
         }
-    }
-}
-
-impl Tracked {
-    /// Takes in a sample, and says whether it is worth a write.
-    fn measure(&mut self, pods: u32, time: Timestamp, cpu_milli: i64, memory_bytes: i64) -> bool {
-        let (sj, meter) = self.sj_and_meter();
-        let Some(attempt) = sj.status.active_attempt() else { return false };
-        // What it did before all of its pods ran says nothing about its work.
-        if pods != attempt.demand.pod_count || attempt.start_time.is_none_or(|start| time < start) {
-            return false;
-        }
-        let number = attempt.number;
-        let meter = meter.get_or_insert_with(|| Meter::of(sj, number).into());
-        meter.add(time, cpu_milli, memory_bytes);
-        sj.status.usage = Some(meter.usage.into());
-        meter.has_news()
     }
 }
 

@@ -3,14 +3,14 @@
 use jiff::Timestamp;
 
 use crate::{
-    action::{Failure, Ordered, Task},
+    action::{Failure, Ordered},
     agenda::Turn,
-    inform::{self, Reported, Telling},
     live::Live,
     memory::Remembered,
     promises::Promise,
+    reported::{self, Reported, Telling},
     usage::Meter,
-    values::{Disruption, Explanation, Phase, ScavengerJob, WaitingReason},
+    values::{Disruption, Explanation, LiveReport, Phase, ScavengerJob, WaitingReason},
 };
 
 /// One ScavengerJob, and what the planner keeps of it.
@@ -120,12 +120,7 @@ impl Tracked {
 
     /// What is to be done so that its status says why it waits.
     pub(crate) fn hold(&mut self, why: &Explanation, now: Timestamp) -> Telling {
-        inform::hold(&self.sj, &mut self.reported, why, now)
-    }
-
-    /// The write that says so.
-    pub(crate) fn write_hold(&mut self, why: &Explanation, now: Timestamp) -> Task {
-        self.reported.write(&self.sj, why, now)
+        reported::hold(&self.sj, &mut self.reported, why, now)
     }
 
     /// The ScavengerJob in its newest version.
@@ -133,14 +128,25 @@ impl Tracked {
         &self.sj
     }
 
-    /// The ScavengerJob, and what its supervisor reported.
-    pub(crate) fn sj_and_live(&mut self) -> (&mut ScavengerJob, &mut Live) {
-        (&mut self.sj, self.live.get_or_insert_default())
+    /// Takes in what a pod of its active attempt reports.
+    pub(crate) fn report(&mut self, index: Option<u32>, report: &LiveReport, now: Timestamp) {
+        let live = self.live.get_or_insert_default();
+        live.note(&self.sj, index, report, now);
+        live.overlay(&mut self.sj);
     }
 
-    /// The ScavengerJob, and what its active attempt was measured to use.
-    pub(crate) fn sj_and_meter(&mut self) -> (&mut ScavengerJob, &mut Option<Box<Meter>>) {
-        (&mut self.sj, &mut self.meter)
+    /// Takes in a sample of all pods of its active attempt, and says whether it is worth a write.
+    pub(crate) fn measure(&mut self, pods: u32, time: Timestamp, cpu_milli: i64, memory_bytes: i64) -> bool {
+        let Some(attempt) = self.sj.status.active_attempt() else { return false };
+        // What it did before all of its pods ran says nothing about its work.
+        if pods != attempt.demand.pod_count || attempt.start_time.is_none_or(|start| time < start) {
+            return false;
+        }
+        let number = attempt.number;
+        let meter = self.meter.get_or_insert_with(|| Meter::of(&self.sj, number).into());
+        meter.add(time, cpu_milli, memory_bytes);
+        self.sj.status.usage = Some(meter.usage().into());
+        meter.has_news()
     }
 
     /// True if the supervisor of its active attempt has reported.
