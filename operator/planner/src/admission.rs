@@ -100,7 +100,8 @@ impl Planner {
             self.queue.refuse(key, (&attempt.demand, &claims), waiting, &self.capacity, now);
         }
         if must_request {
-            self.count_by_requests(&key.namespace, now);
+            self.by_requests.refused(&key.namespace, now);
+            self.set_by_requests(&key.namespace, true);
         }
     }
 

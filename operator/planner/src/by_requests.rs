@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{Planner, time::later, values::Name};
+use crate::{time::later, values::Name};
 
 /// For how long a namespace is counted by requests after a start was refused.
 const TIME: SignedDuration = SignedDuration::from_hours(1);
@@ -25,35 +25,27 @@ impl ByRequests {
     pub(crate) fn remember(&self) -> BTreeMap<Name, Timestamp> {
         self.until.clone()
     }
-}
 
-impl Planner {
-    /// Takes over what the planner before this one learned.
-    pub(crate) fn recall_by_requests(&mut self, remembered: BTreeMap<Name, Timestamp>, now: Timestamp) {
+    /// Takes over what the planner before this one learned, and returns the namespaces that are counted by requests for it.
+    pub(crate) fn recall(&mut self, remembered: BTreeMap<Name, Timestamp>, now: Timestamp) -> Vec<Name> {
         // Later than that nobody writes, unless a clock was set back since.
         let latest = later(now, TIME);
-        for (namespace, until) in remembered.into_iter().filter(|(_, until)| now < *until && *until <= latest)
-        {
-            self.by_requests.until.entry(namespace.clone()).or_insert(until);
-            let concerned = self.seen.set_by_requests(&namespace, true);
-            self.agenda.add_all(concerned.iter());
-        }
+        let holds = remembered.into_iter().filter(|(_, until)| now < *until && *until <= latest);
+        let namespaces = holds.map(|(namespace, until)| {
+            self.until.entry(namespace.clone()).or_insert(until);
+            namespace
+        });
+        namespaces.collect()
     }
 
     /// A start was refused because its pods request less than they hold.
-    pub(crate) fn count_by_requests(&mut self, namespace: &Name, now: Timestamp) {
-        self.by_requests.until.insert(namespace.clone(), later(now, TIME));
-        let concerned = self.seen.set_by_requests(namespace, true);
-        self.agenda.add_all(concerned.iter());
+    pub(crate) fn refused(&mut self, namespace: &Name, now: Timestamp) {
+        self.until.insert(namespace.clone(), later(now, TIME));
     }
 
-    /// Namespaces whose time is over are counted as the pool says.
-    pub(crate) fn follow_by_requests(&mut self, now: Timestamp) {
-        let over = self.by_requests.until.extract_if(.., |_, until| *until <= now);
-        let over: Vec<Name> = over.map(|(namespace, _)| namespace).collect();
-        for namespace in over {
-            let concerned = self.seen.set_by_requests(&namespace, false);
-            self.agenda.add_all(concerned.iter());
-        }
+    /// Namespaces whose time is over.
+    pub(crate) fn take_over(&mut self, now: Timestamp) -> Vec<Name> {
+        let over = self.until.extract_if(.., |_, until| *until <= now);
+        over.map(|(namespace, _)| namespace).collect()
     }
 }

@@ -5,10 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{
-    Planner,
-    values::{Key, Name},
-};
+use crate::values::{Key, Name};
 
 /// How far a ScavengerJob has come with its folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,19 +65,5 @@ impl Folders {
             Use::Active => *own != Use::Active,
         };
         all.iter().find(|(other, uses)| *other != key && waits_for(**uses)).map(|(other, _)| other)
-    }
-}
-
-impl Planner {
-    /// Brings in line how far a ScavengerJob has come with its folder. Those that name the same one are looked at again.
-    pub(crate) fn follow_folder(&mut self, key: &Key) {
-        let Some((tracked, attachments)) = self.seen.whole_mut(key) else { return };
-        let is_active = tracked.sj().status.phase.is_active() || !attachments.all_ended();
-        let uses = match self.promises.is_made(key) {
-            _ if is_active => Use::Active,
-            true => Use::Promised,
-            false => Use::None,
-        };
-        self.agenda.add_all(self.folders.set(key, tracked.sj().folder.as_ref(), uses).iter());
     }
 }

@@ -146,7 +146,7 @@ use action::{Action, Task};
 use agenda::Agenda;
 use capacity::Capacity;
 use causes::{Causes, Occupancy, Pool, drain};
-use folders::Folders;
+use folders::{Folders, Use};
 use inform::Informing;
 use ledger::Ledger;
 use next::{Next, Transition};
@@ -251,7 +251,9 @@ impl Planner {
         self.agenda.wake(now);
         let open = self.start_failures.open(now);
         self.close_or_open(&open);
-        self.follow_by_requests(now);
+        for namespace in self.by_requests.take_over(now) {
+            self.set_by_requests(&namespace, false);
+        }
         self.follow_use(now);
         // 2. Each ScavengerJob on the agenda: what it holds, and what is next for it.
         let mut looked_at = self.follow_up(now, &mut actions);
@@ -349,6 +351,18 @@ impl Planner {
             let changed = self.start_failures.forget(&tracked.sj().uid, is_to_blame, now);
             self.close_or_open(&changed);
         }
+    }
+
+    /// Brings in line how far a ScavengerJob has come with its folder. Those that name the same one are looked at again.
+    pub(crate) fn follow_folder(&mut self, key: &Key) {
+        let Some((tracked, attachments)) = self.seen.whole_mut(key) else { return };
+        let is_active = tracked.sj().status.phase.is_active() || !attachments.all_ended();
+        let uses = match self.promises.is_made(key) {
+            _ if is_active => Use::Active,
+            true => Use::Promised,
+            false => Use::None,
+        };
+        self.agenda.add_all(self.folders.set(key, tracked.sj().folder.as_ref(), uses).iter());
     }
 
     /// What is next for a ScavengerJob, and whether it keeps what it is promised; none while something is under way, or

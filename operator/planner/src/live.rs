@@ -13,10 +13,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use crate::{
-    Planner,
-    values::{Key, LiveReport, Name, Rank, ScavengerJob},
-};
+use crate::values::{LiveReport, Name, Rank, ScavengerJob};
 
 /// What the pods of one attempt reported.
 #[derive(Debug, Default)]
@@ -107,23 +104,5 @@ impl Live {
         self.heard.is_some()
             && (second(sj.status.last_checkpoint) > second(self.stored.0)
                 || sj.status.progress != self.stored.1)
-    }
-}
-
-impl Planner {
-    /// The last checkpoint that is known of the ScavengerJob of whose active attempt this is a pod; none for any other pod.
-    #[must_use]
-    pub fn checkpoint_of(&self, pod: &Key, uid: &Name) -> Option<Timestamp> {
-        let (key, _) = self.seen.reporter(pod, uid)?;
-        self.seen.get(&key)?.sj().status.last_checkpoint
-    }
-
-    /// Takes in a report of a supervisor. One for a pod that is not of the active attempt, or that was replaced by another of
-    /// its name, is void.
-    pub(crate) fn see_report(&mut self, report: &LiveReport, now: Timestamp) {
-        let Some((key, index)) = self.seen.reporter(&report.pod, &report.uid) else { return };
-        let Some(tracked) = self.seen.get_mut(&key) else { return };
-        tracked.report(index, report, now);
-        self.agenda.add(key);
     }
 }

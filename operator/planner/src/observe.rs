@@ -1,14 +1,15 @@
 //! How one observation reaches those who own the state that it changes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
 use crate::{
     Planner,
     seen::SeenPod,
-    values::Observation,
-    values::{Access, Key, Name, Node, Phase, Pod, ScavengerJob, Settings},
+    values::{
+        Access, Key, LiveReport, Name, Node, Observation, Phase, Pod, PodUsage, ScavengerJob, Settings,
+    },
 };
 
 impl Planner {
@@ -91,7 +92,9 @@ impl Planner {
                 self.see_usage(&usage);
             }
             Observation::RememberedUse(mut remembered) => {
-                self.recall_by_requests(std::mem::take(&mut remembered.by_requests), now);
+                for namespace in self.by_requests.recall(std::mem::take(&mut remembered.by_requests), now) {
+                    self.set_by_requests(&namespace, true);
+                }
                 self.node_use.recall(*remembered, now);
             }
             Observation::Report(report) => self.see_report(&report, now),
@@ -259,6 +262,41 @@ impl Planner {
         self.capacity.remove_pod(key);
         let sj = self.seen.remove_pod(key);
         self.agenda.add_all(sj.iter());
+    }
+
+    /// Takes in a report of a supervisor. One for a pod that is not of the active attempt, or that was replaced by another of
+    /// its name, is void.
+    fn see_report(&mut self, report: &LiveReport, now: Timestamp) {
+        let Some((key, index)) = self.seen.reporter(&report.pod, &report.uid) else { return };
+        let Some(tracked) = self.seen.get_mut(&key) else { return };
+        tracked.report(index, report, now);
+        self.agenda.add(key);
+    }
+
+    /// Takes in what pods of ScavengerJobs use. Those that are not of an active attempt count for nobody, and an attempt of
+    /// which a pod is missing has no sample.
+    fn see_usage(&mut self, usage: &[PodUsage]) {
+        let mut sums: BTreeMap<Key, (u32, Timestamp, i64, i64)> = BTreeMap::new();
+        for pod in usage {
+            let Some(key) = self.seen.worker(&pod.pod) else { continue };
+            let (pods, time, cpu, memory) = sums.entry(key).or_insert((0, Timestamp::MAX, 0, 0));
+            *pods += 1;
+            *time = pod.time.min(*time);
+            *cpu = cpu.saturating_add(pod.cpu_milli.max(0));
+            *memory = memory.saturating_add(pod.memory_bytes.max(0));
+        }
+        for (key, (pods, time, cpu, memory)) in sums {
+            let Some(tracked) = self.seen.get_mut(&key) else { continue };
+            if tracked.measure(pods, time, cpu, memory) {
+                self.agenda.add(key);
+            }
+        }
+    }
+
+    /// ScavengerJobs of a namespace are counted by requests, whatever the pool says, or no longer.
+    pub(crate) fn set_by_requests(&mut self, namespace: &Name, by_requests: bool) {
+        let concerned = self.seen.set_by_requests(namespace, by_requests);
+        self.agenda.add_all(concerned.iter());
     }
 
     /// What claims ask for that have no volume yet.

@@ -11,7 +11,7 @@ use crate::{
     node_use::UsageReport,
     priority,
     resources::Resources,
-    values::{Key, Name, PreemptionMode, Settings},
+    values::{Key, Name, PreemptionMode, RememberedUse, Settings},
 };
 pub use crate::{action::Ordered, causes::measured_memory::Measuring, queue::QueueEntry};
 
@@ -175,6 +175,20 @@ impl Planner {
     /// UIDs of the pods that are asked for a checkpoint, each with the time after which one answers.
     pub fn asked_for_checkpoint(&self) -> impl Iterator<Item = (&Name, Timestamp)> {
         self.asked.values().flat_map(|request| request.pods.iter().map(|pod| (pod, request.since)))
+    }
+
+    /// What is known of the use of nodes, for the planner after this one; none if nothing is counted by use.
+    #[must_use]
+    pub fn remembered_use(&self) -> Option<RememberedUse> {
+        let rules = self.settings.as_ref().ok()?.usage.as_deref()?;
+        Some(RememberedUse { by_requests: self.by_requests.remember(), ..self.node_use.remember(rules) })
+    }
+
+    /// The last checkpoint that is known of the ScavengerJob of whose active attempt this is a pod; none for any other pod.
+    #[must_use]
+    pub fn checkpoint_of(&self, pod: &Key, uid: &Name) -> Option<Timestamp> {
+        let (key, _) = self.seen.reporter(pod, uid)?;
+        self.seen.get(&key)?.sj().status.last_checkpoint
     }
 
     /// How many are before a ScavengerJob in the queue of those that may start, and how many there are; none if it is

@@ -7,14 +7,11 @@
 //! the next write, and by a write of its own when it was measured for a minute, and then each time the measured time has
 //! doubled or a peak has grown by a quarter: about ten writes a day.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    Planner,
     resources::{Amount, CPU, MEMORY},
-    values::{Attempt, AttemptUsage, Figures, Key, PodUsage, ScavengerJob},
+    values::{Attempt, AttemptUsage, Figures, ScavengerJob},
 };
 
 /// A sample says nothing about more than this before it: of a gap nothing is known.
@@ -123,28 +120,6 @@ impl AttemptUsage {
         }
         let minutes = self.measured.as_mins();
         Some(format!("{}, as measured for {minutes} minutes: request less", too_much.join("; ")))
-    }
-}
-
-impl Planner {
-    /// Takes in what pods of ScavengerJobs use. Those that are not of an active attempt count for nobody, and an attempt of
-    /// which a pod is missing has no sample.
-    pub(crate) fn see_usage(&mut self, usage: &[PodUsage]) {
-        let mut sums: BTreeMap<Key, (u32, Timestamp, i64, i64)> = BTreeMap::new();
-        for pod in usage {
-            let Some(key) = self.seen.worker(&pod.pod) else { continue };
-            let (pods, time, cpu, memory) = sums.entry(key).or_insert((0, Timestamp::MAX, 0, 0));
-            *pods += 1;
-            *time = pod.time.min(*time);
-            *cpu = cpu.saturating_add(pod.cpu_milli.max(0));
-            *memory = memory.saturating_add(pod.memory_bytes.max(0));
-        }
-        for (key, (pods, time, cpu, memory)) in sums {
-            let Some(tracked) = self.seen.get_mut(&key) else { continue };
-            if tracked.measure(pods, time, cpu, memory) {
-                self.agenda.add(key);
-            }
-        }
     }
 }
 

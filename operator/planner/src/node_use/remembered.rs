@@ -8,22 +8,10 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Measured, NodeUse};
-use crate::{
-    Planner,
-    values::{Harm, Name, RememberedNode, RememberedUse, UsageRules},
-};
+use crate::values::{Harm, Name, RememberedNode, RememberedUse, UsageRules};
 
 /// How often what is to be remembered is written down at most: the last write may be as old when a planner ends.
 pub const EVERY: SignedDuration = SignedDuration::from_secs(60);
-
-impl Planner {
-    /// What is known of the use of nodes, for the planner after this one; none if nothing is counted by use.
-    #[must_use]
-    pub fn remembered_use(&self) -> Option<RememberedUse> {
-        let rules = self.settings.as_ref().ok()?.usage.as_deref()?;
-        Some(RememberedUse { by_requests: self.by_requests.remember(), ..self.node_use.remember(rules) })
-    }
-}
 
 impl Measured {
     fn remember(&self, rules: &UsageRules) -> Option<RememberedNode> {
