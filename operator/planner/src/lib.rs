@@ -159,7 +159,8 @@ use seen::Seen;
 use start_failures::StartFailures;
 use supervision::Supervisors;
 use time::earlier;
-use values::{CheckpointRequest, Key, Name, Phase, Reason, Settings, WaitingReason};
+pub use values::Counts;
+use values::{CheckpointRequest, Key, Name, Phase, Reason, Settings};
 
 /// What is to be done now.
 #[derive(Debug, Default)]
@@ -170,15 +171,6 @@ pub struct Plan {
     pub report: Report,
     /// When to plan again if nothing is seen until then.
     pub wake_at: Option<Timestamp>,
-}
-
-/// How many ScavengerJobs are where.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// By phase.
-    pub phases: BTreeMap<Phase, usize>,
-    /// Those that wait, by reason.
-    pub waiting: BTreeMap<WaitingReason, usize>,
 }
 
 /// The view of the cluster and the rules over it.

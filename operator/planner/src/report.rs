@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::{
-    Counts, Planner,
+    Planner,
     causes::left_pool,
     node_use::UsageReport,
     priority,
     resources::Resources,
-    values::{Key, Name, PreemptionMode, RememberedUse, Settings},
+    values::{Counts, Key, Name, PreemptionMode, RememberedUse, Settings},
 };
 pub use crate::{action::Ordered, causes::measured_memory::Measuring, queue::QueueEntry};
 

@@ -12,10 +12,9 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    Counts,
     evidence::Evidence,
     shared::Shared,
-    values::{Access, Demand, Job, Key, Name, Pod, ScavengerJob, Volume},
+    values::{Access, Counts, Demand, Job, Key, Name, Pod, ScavengerJob, Volume},
     volumes::{ClaimHold, Volumes},
 };
 

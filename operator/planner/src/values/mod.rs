@@ -13,7 +13,7 @@ mod settings;
 mod supervision;
 mod usage;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 pub use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};
 use serde::{Deserialize, Serialize};
@@ -64,4 +64,13 @@ impl std::fmt::Display for Key {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}/{}", self.namespace, self.name)
     }
+}
+
+/// How many ScavengerJobs are where.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// By phase.
+    pub phases: BTreeMap<Phase, usize>,
+    /// Those that wait, by reason.
+    pub waiting: BTreeMap<WaitingReason, usize>,
 }
