@@ -55,15 +55,15 @@
 //! | On which hardware did an attempt run? | `hardware.rs` | `of_attempt` |
 //! | How is an attempt interrupted? | `interruption.rs` | `next` |
 //! | How high is the running priority? | `priority.rs` | `step` |
-//! | Who makes room while no operator works? | `guard.rs` | `relieve` |
+//! | Who makes room while no operator works? | `plan/guard.rs` | `relieve` |
 //! | What does a refusal by the API server mean? | `refusal.rs` | `judge` |
 //! | What becomes of a start that admission refuses? | `starting.rs` | `denied` |
 //! | Which action goes first while many wait? | `urgency.rs` | `Urgency::of` |
 //!
 //! The state has owners, each with private fields: what was seen (`seen/`), capacity (`capacity/`), what is promised to
 //! starts in flight (`promises.rs`), what is looked at next (`agenda.rs`), the queue (`queue/`), who is told why it waits
-//! (`inform.rs`), and what each cause of interruptions knows (`causes/`). `observe.rs` brings an observation to those whose
-//! state it changes, `answers.rs` an answer. docs/contributing/architecture.md has the map and the invariants.
+//! (`inform.rs`), and what each cause of interruptions knows (`causes/`). `plan/observe.rs` brings an observation to those
+//! whose state it changes, `plan/answers.rs` an answer. docs/contributing/architecture.md has the map and the invariants.
 //!
 //! Work is proportional to what changed: a plan looks at ScavengerJobs about which something was seen, at timers that
 //! are due, and at the heads of the queue's lines. At most one action per ScavengerJob is under way; until its result
@@ -71,21 +71,17 @@
 
 pub mod action;
 mod active;
-mod admission;
 mod agenda;
-mod answers;
 mod backoff;
 mod by_requests;
 mod capacity;
 mod causes;
-pub mod check;
 mod creation;
 mod deletion;
 mod evidence;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 mod folders;
-pub mod guard;
 mod hardware;
 mod inform;
 mod interruption;
@@ -99,8 +95,8 @@ mod lost_work;
 mod memory;
 mod next;
 pub mod node_use;
-mod observe;
 mod out_of_memory;
+mod plan;
 mod priority;
 mod promises;
 mod queue;
@@ -151,6 +147,7 @@ use inform::Informing;
 use ledger::Ledger;
 use next::{Next, Transition};
 use node_use::NodeUse;
+pub use plan::{check, guard};
 use promises::Promises;
 use queue::Queue;
 use report::Report;
