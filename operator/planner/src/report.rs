@@ -5,15 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::{
-    Planner,
-    causes::left_pool,
-    node_use::UsageReport,
-    priority,
-    resources::Resources,
-    values::{Counts, Key, Name, PreemptionMode, RememberedUse, Settings},
-};
 pub use crate::{action::Ordered, causes::measured_memory::Measuring, queue::QueueEntry};
+use crate::{
+    node_use::UsageReport,
+    resources::Resources,
+    values::{Counts, Key, Name, Settings},
+};
 
 /// What the steps of one plan did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -103,117 +100,5 @@ impl PoolReport<'_> {
     #[must_use]
     pub fn free(&self) -> Resources {
         self.limit.minus(&self.used)
-    }
-}
-
-impl Planner {
-    /// How the pool stands. Looks at every node: for the pool's status and for people who ask.
-    #[must_use]
-    pub fn pool_report(&self, now: Timestamp) -> PoolReport<'_> {
-        let ledger = self.promises.ledger();
-        let settings = self.settings.as_ref().map_err(String::as_str);
-        let allocatable = self.capacity.allocatable();
-        let nodes = self.capacity.pool_nodes().map(|(node, _)| {
-            let free = self.capacity.free_for_one_pod(&node.name, ledger);
-            let used = self.capacity.taken_of(&node.name, ledger);
-            NodeReport { name: &node.name, labels: &node.labels, allocatable: &node.allocatable, used, free }
-        });
-        let groups = self.capacity.groups().map(|group| GroupReport {
-            taints: group.taints(),
-            allocatable: group.allocatable,
-            used: group.used,
-            limit: settings.map(|pool| group.limit(pool)).unwrap_or_default(),
-        });
-        let serves = settings.is_ok_and(|pool| pool.preemption_mode == PreemptionMode::Operator);
-        let unsupported = self.causes.pending_pods.unjudged();
-        // May look at every node for each pending pod, so once.
-        let pending_requests = self.capacity.held_for_pending();
-        PoolReport {
-            settings,
-            allocatable,
-            used: self.capacity.used_without_pending(ledger).plus(&pending_requests),
-            pending_requests,
-            limit: settings.map(|pool| self.capacity.limit(pool)).unwrap_or_default(),
-            nodes: nodes.collect(),
-            groups: groups.collect(),
-            counts: self.seen.counts(),
-            oldest_ready: self.queue.oldest_ready(),
-            longest_deletion: self.seen.longest_deletion(),
-            unsupported_pods: unsupported.filter(|_| serves).collect(),
-            nodes_to_avoid: self.capacity.nodes_to_avoid(),
-            closed_nodes: self.start_failures.closed().collect(),
-            without_supervisor: settings
-                .ok()
-                .and_then(|settings| settings.supervisor.as_ref())
-                .map(|_| self.supervisors.held().collect()),
-            measuring_memory: self.causes.measured_memory.measuring(),
-            usage: settings.ok().and_then(|settings| self.node_use.report(settings, &self.capacity, now)),
-        }
-    }
-
-    /// Why a ScavengerJob is interrupted soon although it is not its turn: one of its pods is on a node that left the pool.
-    #[must_use]
-    pub fn node_that_left(&self, sj: &Key) -> Option<String> {
-        let settings = self.settings.as_ref().ok()?;
-        let mut bound = self.seen.attachments(sj)?.bound();
-        let (node, _) = bound.find(|(node, _)| self.capacity.outside().contains(*node))?;
-        let why = left_pool::message(self.capacity.node(node)?.node, settings);
-        let grace = left_pool::GRACE.as_secs();
-        Some(format!("{why}; interrupted in turn, once the node was outside for {grace} s"))
-    }
-
-    /// Namespaces of ScavengerJobs that may run under the supervisor: its pods there need to know whom to trust. None if the
-    /// pool has no supervisor. Costs one look for each namespace.
-    #[must_use]
-    pub fn supervised_namespaces(&self) -> Vec<&Name> {
-        match self.settings.as_ref().ok().and_then(|settings| settings.supervisor.as_ref()) {
-            Some(_) => self.seen.namespaces().collect(),
-            None => Vec::new(),
-        }
-    }
-
-    /// UIDs of the pods that are asked for a checkpoint, each with the time after which one answers.
-    pub fn asked_for_checkpoint(&self) -> impl Iterator<Item = (&Name, Timestamp)> {
-        self.asked.values().flat_map(|request| request.pods.iter().map(|pod| (pod, request.since)))
-    }
-
-    /// What is known of the use of nodes, for the planner after this one; none if nothing is counted by use.
-    #[must_use]
-    pub fn remembered_use(&self) -> Option<RememberedUse> {
-        let rules = self.settings.as_ref().ok()?.usage.as_deref()?;
-        Some(RememberedUse { by_requests: self.by_requests.remember(), ..self.node_use.remember(rules) })
-    }
-
-    /// The last checkpoint that is known of the ScavengerJob of whose active attempt this is a pod; none for any other pod.
-    #[must_use]
-    pub fn checkpoint_of(&self, pod: &Key, uid: &Name) -> Option<Timestamp> {
-        let (key, _) = self.seen.reporter(pod, uid)?;
-        self.seen.get(&key)?.sj().status.last_checkpoint
-    }
-
-    /// How many are before a ScavengerJob in the queue of those that may start, and how many there are; none if it is
-    /// not in it. Walks over the whole queue: for people who ask.
-    #[must_use]
-    pub fn place_in_queue(&self, sj: &Key) -> Option<(usize, usize)> {
-        self.queue.place(sj)
-    }
-
-    /// The queue of those that may start, in its order. Sorts the whole queue: for people who ask.
-    #[must_use]
-    pub fn queue(&self) -> Vec<QueueEntry<'_>> {
-        self.queue.in_order(&self.capacity, self.promises.ledger())
-    }
-
-    /// Ordinary pods that wait for a node and hold capacity of the pool, and what they request. Looks at every node for each
-    /// of them: for people who ask.
-    pub fn pods_that_hold_capacity(&self) -> impl Iterator<Item = (&Key, &Resources)> {
-        self.capacity.holders()
-    }
-
-    /// The step of a ScavengerJob's running priority, and how many steps there are; none unless it runs.
-    #[must_use]
-    pub fn running_priority(&self, sj: &Key, now: Timestamp) -> Option<(i32, i32)> {
-        let settings = self.settings.as_ref().ok()?;
-        Some((priority::level(self.seen.get(sj)?.sj(), settings, now)?, settings.priority_steps))
     }
 }

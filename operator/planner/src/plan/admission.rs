@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
+use super::Planner;
 use crate::{
-    Planner,
     action::{Action, Ordered, Task},
     causes::{self, Standing},
     loss::Loss,

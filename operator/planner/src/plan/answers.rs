@@ -2,8 +2,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::Planner;
 use crate::{
-    Planner,
     action::{ActionResult, Answer, Failure},
     memory::{CreateFailure, NoJob, Prepared},
     refusal,

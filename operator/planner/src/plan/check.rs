@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 
+use super::Planner;
 #[cfg(any(test, feature = "fixtures"))]
 use crate::{
     Plan,
@@ -14,7 +15,6 @@ use crate::{
     values::{Key, ScavengerJob},
 };
 use crate::{
-    Planner,
     resources::Resources,
     time::later,
     values::{Phase, WaitingReason},

@@ -6,8 +6,8 @@
 
 use jiff::Timestamp;
 
+use super::Planner;
 use crate::{
-    Planner,
     causes::{Cause, Pool, pending_pod::Served},
     values::{Key, Name, PreemptionMode},
 };

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use super::Planner;
 use crate::{
-    Planner,
     seen::SeenPod,
     values::{
         Access, Key, LiveReport, Name, Node, Observation, Phase, Pod, PodUsage, ScavengerJob, Settings,

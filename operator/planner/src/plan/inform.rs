@@ -1,0 +1,87 @@
+//! Who is told by a write of its status, and what: as far as the budget goes.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::Planner;
+use crate::{
+    action::{Action, Task},
+    lifecycle,
+    next::Next,
+    queue::Room,
+    reported::{RETELL, Telling},
+    time::later,
+    transition,
+    values::{Explanation, Key, WaitingReason},
+};
+
+/// How long it counts why the last start could not be made: by then the next one was tried, or capacity is what is lacking.
+const COUNTS: SignedDuration = SignedDuration::from_secs(30);
+
+/// What a status is to say and does not say yet.
+enum News {
+    /// Why its ScavengerJob waits.
+    Waits(Explanation),
+    /// Something else, and the write that says it.
+    Other(Task),
+}
+
+impl Planner {
+    /// Tells those whose turn has come why they wait, as far as the budget goes, and says how many these were.
+    pub(crate) fn inform(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> usize {
+        let before = actions.len();
+        while let Some(key) = self.informing.next(now) {
+            let news = self.explain(&key, now);
+            let Some(tracked) = self.seen.get_mut(&key) else { break };
+            self.informing.remove(&key, &mut tracked.reported);
+            // What is under way may change the reason; its answer brings the ScavengerJob back on the agenda.
+            let why = match news.filter(|_| !tracked.turn.is_under_way()) {
+                Some(News::Waits(why)) => why,
+                Some(News::Other(write)) => {
+                    self.informing.spend(now);
+                    self.dispatch(&key, write, actions);
+                    continue;
+                }
+                None => continue,
+            };
+            match tracked.hold(&why, now) {
+                // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
+                Telling::Said if why.waiting.reason == WaitingReason::NoCapacity => {
+                    self.agenda.set_timer(&key, &mut tracked.turn, Some(now + RETELL));
+                }
+                Telling::Said => {}
+                Telling::Due => {
+                    tracked.reported.note(&why);
+                    let task = transition::hold(tracked.sj(), why.waiting, now);
+                    self.informing.spend(now);
+                    self.dispatch(&key, task, actions);
+                }
+                Telling::Later(time) => self.agenda.set_timer(&key, &mut tracked.turn, Some(time)),
+            }
+        }
+        actions.len() - before
+    }
+
+    /// What the status of a ScavengerJob is to say that it does not say yet.
+    fn explain(&mut self, key: &Key, now: Timestamp) -> Option<News> {
+        // What its last start met with is more than that others come first.
+        let given_back = self.seen.get(key).and_then(|tracked| tracked.memory.given_back.as_ref());
+        if let Some((why, since)) = given_back
+            && now < later(*since, COUNTS)
+        {
+            return Some(News::Waits(why.clone().into()));
+        }
+        if let Ok(settings) = &self.settings {
+            let starting = self.promises.starting().len();
+            let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
+            if let Some(why) = self.queue.waiting(key, &mut room, starting) {
+                return Some(News::Waits(why));
+            }
+        }
+        let known = self.known(key, now)?;
+        match lifecycle::next(&known) {
+            Next::Held(waiting, _) => Some(News::Waits(waiting.into())),
+            Next::Inform(transition, _) => Some(News::Other(transition::apply(&known, transition))),
+            _ => None,
+        }
+    }
+}

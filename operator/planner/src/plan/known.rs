@@ -1,0 +1,79 @@
+//! What the rules about one ScavengerJob are given: the one place that gathers it.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::Planner;
+use crate::{
+    known::Known,
+    seen::{Attachments, Tracked},
+    values::Key,
+    volumes::ClaimHold,
+};
+
+impl Planner {
+    /// True while neither the pool nor the cluster keeps a ScavengerJob from starting, but its user: it is suspended, or others
+    /// work in its folder or with its volume. That is no time for which it has waited for capacity.
+    pub(crate) fn is_held_back(&self, key: &Key) -> bool {
+        let Some(sj) = self.seen.get(key).map(Tracked::sj) else { return false };
+        let is_held = || self.folders.user_beside(key).is_some() || self.claim_hold(key).is_some();
+        sj.status.active_attempt().is_none() && (sj.controls.suspend || is_held())
+    }
+
+    fn claim_hold(&self, key: &Key) -> Option<ClaimHold> {
+        self.seen.claim_hold(key, self.promises.starting(), self.promises.is_made(key))
+    }
+
+    /// What is known of a ScavengerJob at `now`.
+    pub(crate) fn known(&self, key: &Key, now: Timestamp) -> Option<Known<'_>> {
+        let tracked = self.seen.get(key)?;
+        let attachments = self.seen.attachments(key).unwrap_or(Attachments::none());
+        let sj = tracked.sj();
+        let alive = attachments.pods.values().filter(|pod| !pod.phase.is_terminal());
+        let evidence = attachments.evidence(sj.status.attempt.as_deref());
+        let runs = sj.status.active_attempt().is_some() && evidence.container_started;
+        let has_run = runs || sj.has_run_as_specified();
+        Some(Known {
+            sj,
+            jobs: &attachments.jobs,
+            unwatched_job: attachments.unwatched_job.as_ref(),
+            pods: &attachments.pods,
+            evidence,
+            memory: &tracked.memory,
+            has_reservation: self.promises.is_made(key)
+                && sj.ongoing_attempt().is_none()
+                && sj.spec.as_ref().is_ok_and(|spec| tracked.promise.is_for(&spec.demand)),
+            chosen_node: sj
+                .spec
+                .as_ref()
+                .is_ok_and(|spec| self.capacity.chooses_node(&spec.demand))
+                .then(|| self.promises.ledger().reserved_for(key).find_map(|(node, _)| node))
+                .flatten(),
+            promised_nodes: match self.capacity.are_too_many_closed() {
+                true => self.promises.ledger().reserved_for(key).filter_map(|(node, _)| node).collect(),
+                false => BTreeSet::new(),
+            },
+            lent_by: tracked.promise.lent_by(),
+            folder_user: self.folders.user_beside(key),
+            lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !self.capacity.is_ready(node)),
+            capacity: &self.capacity,
+            claim_hold: self.claim_hold(key),
+            has_run,
+            is_to_blame: !has_run
+                && self.start_failures.blames(&sj.uid, |node| {
+                    let placement = sj.spec.as_ref().map(|spec| &spec.demand.placement);
+                    // One that is cordoned, closed or not ready may be its node later.
+                    let mut others = self.capacity.all_pool_nodes().filter(|other| other.name != *node);
+                    !others.any(|other| placement.is_ok_and(|placement| placement.admits_when_ready(other)))
+                }),
+            supervisor_hold: self.supervisors.hold(&key.namespace, now),
+            has_news: tracked.has_news(),
+            is_heard: tracked.is_heard(),
+            written: tracked.reported.time,
+            order: tracked.ordered(),
+            settings: self.settings.as_ref().map_err(String::as_str),
+            now,
+        })
+    }
+}
