@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::{
     action::PodEvent,
-    values::{Name, Waiting},
+    values::{Demand, Key, Name, Waiting},
 };
 
 /// What the planner remembers of one ScavengerJob. Losing it costs a look at the API server, never correctness.
@@ -106,4 +106,33 @@ pub struct Prepared {
     pub folder_pod: Option<Name>,
     /// Kind and name of what does not exist.
     pub missing: Vec<(String, String)>,
+}
+
+/// What is remembered of the promise to one ScavengerJob.
+#[derive(Debug, Default)]
+pub(crate) struct Promise {
+    /// The attempt for which capacity was reserved after a restart, so that it is done once.
+    pub(crate) recovered: Option<u32>,
+    /// What it asked for when capacity was reserved; the spec may be replaced until the start is written.
+    reserved_for: Option<Box<Demand>>,
+    /// For which other ScavengerJob the capacity is reserved that was promised, if it is lent.
+    lent_by: Option<Key>,
+}
+
+impl Promise {
+    /// Capacity was reserved for this demand, maybe such as is lent.
+    pub(crate) fn made_for(&mut self, demand: Demand, lent_by: Option<Key>) {
+        self.reserved_for = Some(Box::new(demand));
+        self.lent_by = lent_by;
+    }
+
+    /// For which other ScavengerJob the capacity is reserved that was promised, if it is lent.
+    pub(crate) fn lent_by(&self) -> Option<&Key> {
+        self.lent_by.as_ref()
+    }
+
+    /// True if capacity was reserved for this demand, and not for one that the spec asked for before.
+    pub(crate) fn is_for(&self, demand: &Demand) -> bool {
+        self.reserved_for.as_deref() == Some(demand)
+    }
 }

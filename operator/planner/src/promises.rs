@@ -19,7 +19,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     ledger::Ledger,
     resources::Resources,
-    values::{Attempt, Demand, Job, Key, Name, Outcome, Pod},
+    values::{Attempt, Job, Key, Name, Outcome, Pod},
 };
 
 /// How much longer than pods may stay unscheduled capacity is held for a start whose status write got no answer.
@@ -38,35 +38,6 @@ pub struct Promises {
     expired: u64,
     /// True if something was given back since admission looked last.
     freed: bool,
-}
-
-/// What is remembered of the promise to one ScavengerJob.
-#[derive(Debug, Default)]
-pub(crate) struct Promise {
-    /// The attempt for which capacity was reserved after a restart, so that it is done once.
-    recovered: Option<u32>,
-    /// What it asked for when capacity was reserved; the spec may be replaced until the start is written.
-    reserved_for: Option<Box<Demand>>,
-    /// For which other ScavengerJob the capacity is reserved that was promised, if it is lent.
-    lent_by: Option<Key>,
-}
-
-impl Promise {
-    /// Capacity was reserved for this demand, maybe such as is lent.
-    pub(crate) fn made_for(&mut self, demand: Demand, lent_by: Option<Key>) {
-        self.reserved_for = Some(Box::new(demand));
-        self.lent_by = lent_by;
-    }
-
-    /// For which other ScavengerJob the capacity is reserved that was promised, if it is lent.
-    pub(crate) fn lent_by(&self) -> Option<&Key> {
-        self.lent_by.as_ref()
-    }
-
-    /// True if capacity was reserved for this demand, and not for one that the spec asked for before.
-    pub(crate) fn is_for(&self, demand: &Demand) -> bool {
-        self.reserved_for.as_deref() == Some(demand)
-    }
 }
 
 impl Promises {
@@ -114,11 +85,12 @@ impl Promises {
     }
 
     /// Brings what is promised to an active attempt in line with the pods that have turned up. `nodes` says where its
-    /// pods would be placed now; it is asked once, after a restart, when nobody remembers what was promised.
+    /// pods would be placed now; it is asked once, after a restart, when nobody remembers what was promised: `recovered` is the
+    /// attempt for which that was done.
     pub(crate) fn follow(
         &mut self,
         key: &Key,
-        promise: &mut Promise,
+        recovered: &mut Option<u32>,
         attempt: &Attempt,
         pods: &BTreeMap<Name, Arc<Pod>>,
         is_starting: bool,
@@ -127,8 +99,8 @@ impl Promises {
         // Its status says that it was started.
         self.unsure.remove(key);
         let (seen, left) = expected_pods(attempt, pods);
-        if promise.recovered != Some(attempt.number) {
-            promise.recovered = Some(attempt.number);
+        if *recovered != Some(attempt.number) {
+            *recovered = Some(attempt.number);
             if self.ledger.reserved_pods(key) == 0 && left > 0 {
                 let places = match nodes(&self.ledger) {
                     Some(nodes) => nodes.into_iter().take(left).map(Some).collect(),

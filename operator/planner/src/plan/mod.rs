@@ -201,7 +201,8 @@ impl Planner {
                 None => self.capacity.nodes_for(&attempt.demand, ledger).ok(),
             };
             let pods = &attachments.pods;
-            self.promises.follow(key, &mut tracked.promise, &attempt, pods, is_starting, nodes);
+            let recovered = &mut tracked.promise.recovered;
+            self.promises.follow(key, recovered, &attempt, pods, is_starting, nodes);
             let pods_seen = attachments.evidence(Some(&attempt)).pods_seen();
             let was_taken = is_starting && pods_seen >= attempt.demand.pod_count as usize;
             if was_taken && tracked.memory.taken.replace(attempt.number) != Some(attempt.number) {
