@@ -3,6 +3,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::values::WaitingReason;
+
 /// Longest wait after an interruption, unless the pool asks for more.
 const LONGEST: SignedDuration = SignedDuration::from_mins(10);
 
@@ -54,6 +56,16 @@ fn spread(wait: SignedDuration, uid: &str, count: u32) -> SignedDuration {
     // The low bits of similar UIDs are similar.
     let part = i32::try_from(hash >> 33 & 1023).expect("a number below 1024 should fit");
     wait.saturating_add(wait / 4 / 1024 * part)
+}
+
+/// True if nothing of its namespace that asks for as much, or that mounts the same claims, can start when a start is
+/// withdrawn for this reason.
+#[must_use]
+pub(crate) fn is_held_for(reason: WaitingReason) -> bool {
+    matches!(
+        reason,
+        WaitingReason::QuotaExceeded | WaitingReason::NamespaceTerminating | WaitingReason::VolumeUnbound
+    )
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::{
     lost_work,
     next::{Ending, Transition},
     out_of_memory::{self, Kills},
-    priority, queue, supervision,
+    priority, supervision,
     time::later,
     values::{
         Accounting, Admitted, Attempt, Disruption, HISTORY, Measured, Name, ObservedSaves, Outcome, Phase,
@@ -264,7 +264,7 @@ fn withdraw(
     if waiting.reason != WaitingReason::Suspended {
         status.failed_starts = status.failed_starts.saturating_add(1);
         // Where a namespace or a claim is held, the queue decides when somebody tries again.
-        let counted = if queue::is_held_for(waiting.reason) { 1 } else { status.failed_starts };
+        let counted = if backoff::is_held_for(waiting.reason) { 1 } else { status.failed_starts };
         let wait = backoff::after_failed_starts(counted, &known.sj.uid);
         // So that its reason stays until it may start: what is left of the attempt would be another.
         let pods_may_come = known.evidence.pods_seen() < attempt.demand.pod_count as usize;

@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use super::Planner;
 use crate::{
     action::{Action, Ordered, Task},
+    backoff,
     causes::{self, Standing},
     loss::Loss,
-    queue::{self, Loan, Room, Started, Starting},
+    queue::{Loan, Room, Started, Starting},
     seen::Tracked,
     starting,
     time::earlier,
@@ -95,7 +96,7 @@ impl Planner {
         let must_request = starting::must_request(attempt, message);
         if waiting.reason == WaitingReason::Refused {
             self.queue.deny(key, sj.spec_hash, waiting, &self.capacity, now);
-        } else if queue::is_held_for(waiting.reason) {
+        } else if backoff::is_held_for(waiting.reason) {
             let claims = self.seen.claims_without_volume(sj);
             self.queue.refuse(key, (&attempt.demand, &claims), waiting, &self.capacity, now);
         }

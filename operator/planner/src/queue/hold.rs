@@ -300,16 +300,6 @@ impl Holds {
     }
 }
 
-/// True if nothing of its namespace that asks for as much, or that mounts the same claims, can start when a start is
-/// withdrawn for this reason.
-#[must_use]
-pub(crate) fn is_held_for(reason: WaitingReason) -> bool {
-    matches!(
-        reason,
-        WaitingReason::QuotaExceeded | WaitingReason::NamespaceTerminating | WaitingReason::VolumeUnbound
-    )
-}
-
 impl Queue {
     /// A start with this demand was refused, for a reason that holds its namespace, or the claims without a volume that it
     /// mounts.

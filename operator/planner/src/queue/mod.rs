@@ -43,7 +43,6 @@ use crate::{
 };
 use fronts::{Age, Fronts};
 use hold::Holds;
-pub(crate) use hold::is_held_for;
 pub use list::QueueEntry;
 pub(crate) use loans::Loan;
 pub use rank::Starting;
