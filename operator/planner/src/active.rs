@@ -8,10 +8,10 @@ use crate::{
     action::Task,
     interruption,
     known::Known,
-    next::{Ending, Next, Transition},
+    next::{Next, Transition},
     reported, starting,
     time::{earlier, later},
-    values::{Attempt, Container, Name, Outcome, Phase, Pod, Reason, Waiting, WaitingReason},
+    values::{Attempt, Container, Ending, Name, Outcome, Phase, Pod, Reason, Waiting, WaitingReason},
     verdict::{self, Case, JobState, Verdict},
 };
 

@@ -21,9 +21,9 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     action::Task,
     known::Known,
-    next::{Ending, Next, Transition},
+    next::{Next, Transition},
     time::{earlier, later},
-    values::{Attempt, CheckpointRequest, Disruption, Name, Pod, Reason},
+    values::{Attempt, CheckpointRequest, Disruption, Ending, Name, Pod, Reason},
     verdict,
 };
 

@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use crate::{
     action::Task,
     values::{
-        CheckpointRequest, Disruption, Measured, Name, ObservedSaves, Outcome, Reason, Waiting, WaitingReason,
+        CheckpointRequest, Disruption, Ending, Measured, Name, ObservedSaves, Outcome, Reason, Waiting,
+        WaitingReason,
     },
 };
 
@@ -59,39 +60,6 @@ pub enum Transition {
     ExplainDeletion(String),
     /// A spec that changes nothing was seen.
     Observe,
-}
-
-/// The end of an attempt.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ending {
-    /// How.
-    pub outcome: Outcome,
-    /// Why, as one word.
-    pub reason: Reason,
-    /// The same as a message.
-    pub message: String,
-    /// The sign that it was taken away, if it was.
-    pub disruption: Option<Disruption>,
-}
-
-impl Ending {
-    /// An ending that no pod's disruption explains.
-    #[must_use]
-    pub fn new(outcome: Outcome, reason: Reason, message: String) -> Self {
-        Self { outcome, reason, message, disruption: None }
-    }
-
-    /// True unless the workload itself came to its end.
-    #[must_use]
-    pub fn is_taken_away(&self) -> bool {
-        matches!(self.outcome, Outcome::Interrupted | Outcome::Withdrawn)
-    }
-
-    /// The workload, or what it asks for, failed.
-    #[must_use]
-    pub fn failed(reason: Reason, message: String) -> Self {
-        Self::new(Outcome::Failed, reason, message)
-    }
 }
 
 impl Transition {

@@ -16,9 +16,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
-    next::Ending,
     resources::{Amount, MEMORY, Share},
-    values::{Accounting, Attempt, AttemptUsage, Container, Name, Outcome, Pod, Reason},
+    values::{Accounting, Attempt, AttemptUsage, Container, Ending, Name, Outcome, Pod, Reason},
 };
 
 /// The exit code of a program that SIGKILL ended.

@@ -9,13 +9,13 @@ use crate::{
     leftovers,
     loss::{self, Work},
     lost_work,
-    next::{Ending, Transition},
+    next::Transition,
     out_of_memory::{self, Kills},
     priority, supervision,
     time::later,
     values::{
-        Accounting, Admitted, Attempt, Disruption, HISTORY, Measured, Name, ObservedSaves, Outcome, Phase,
-        Reason, ScavengerJob, ScavengerJobStatus, Supervised, Supervision, Waiting, WaitingReason,
+        Accounting, Admitted, Attempt, Disruption, Ending, HISTORY, Measured, Name, ObservedSaves, Outcome,
+        Phase, Reason, ScavengerJob, ScavengerJobStatus, Supervised, Supervision, Waiting, WaitingReason,
     },
     verdict,
 };

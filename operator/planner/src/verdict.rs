@@ -24,12 +24,11 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     creation,
     evidence::Evidence,
-    next::Ending,
     out_of_memory::{self, Kills},
     supervision,
     time::later,
     values::{
-        Attempt, AttemptUsage, Container, Disruption, Job, Name, Outcome, Pod, PodPhase, Reason,
+        Attempt, AttemptUsage, Container, Disruption, Ending, Job, Name, Outcome, Pod, PodPhase, Reason,
         tells_of_loss,
     },
 };

@@ -29,7 +29,7 @@ pub use placement::{Expression, NodeTerm, Operator, Placement, Toleration};
 pub(crate) use pod::tells_of_loss;
 pub use pod::{Container, Pod, PodPhase};
 pub use scavenger_job::{
-    Admitted, Attempt, AttemptNode, Controls, Demand, Disruption, HISTORY, Job, ScavengerJob,
+    Admitted, Attempt, AttemptNode, Controls, Demand, Disruption, Ending, HISTORY, Job, ScavengerJob,
     ScavengerJobSpec, ScavengerJobStatus, Waiting,
 };
 pub use settings::{Headroom, PreemptionMode, Settings};
