@@ -48,7 +48,7 @@
 //! | Who loses least? | `causes/least_loss.rs` | `choose` |
 //! | What would an interruption throw away? | `loss.rs` | `Loss::of` |
 //! | Does an attempt run under the supervisor? | `supervision.rs` | `of_start` |
-//! | Why was the supervisor not started? | `supervision.rs` | `not_started` |
+//! | Why was the supervisor not started? | `supervisors.rs` | `not_started` |
 //! | What do supervisors report of running workloads? | `live.rs` | `Live::overlay` |
 //! | What did an attempt lose, and does its workload save? | `lost_work.rs` | `of_ended` |
 //! | What does an attempt really use, and is that less than it requests? | `usage.rs` | `AttemptUsage::advice` |
@@ -109,6 +109,7 @@ mod shared;
 mod start_failures;
 mod starting;
 mod supervision;
+mod supervisors;
 mod time;
 mod transition;
 pub mod urgency;

@@ -10,7 +10,7 @@ use crate::{
     known::Known,
     next::{Next, Transition},
     refusal::{self, Refusal},
-    supervision,
+    supervisors,
     time::later,
     values::{
         Accounting, Attempt, ByUse, Confinement, Container, Job, Key, Name, Phase, Placement, Pod, Reason,
@@ -160,8 +160,8 @@ fn of_job(known: &Known<'_>, attempt: &Attempt, job: &Job, pods: &BTreeMap<Name,
     let Ok(settings) = known.settings else { return Next::Wait(None) };
     let unscheduled_until = later(began(attempt, job), settings.pending_timeout);
     let created_until = later(began(attempt, job), settings.start_deadline);
-    if let Some((pod, why)) = pods.values().find_map(|pod| Some((pod, supervision::not_started(pod)?))) {
-        let message = supervision::message(pod, &why);
+    if let Some((pod, why)) = pods.values().find_map(|pod| Some((pod, supervisors::not_started(pod)?))) {
+        let message = supervisors::message(pod, &why);
         return Next::Change(Transition::give_up(Reason::SupervisorNotStarted, message));
     }
     if pods.len() < attempt.demand.pod_count as usize && !job.is_over() {

@@ -25,7 +25,7 @@ use crate::{
     creation,
     evidence::Evidence,
     out_of_memory::{self, Kills},
-    supervision,
+    supervisors,
     time::later,
     values::{
         Attempt, AttemptUsage, Container, Disruption, Ending, Job, Name, Outcome, Pod, PodPhase, Reason,
@@ -316,8 +316,8 @@ fn failure(case: &Case<'_>, pod: &Pod) -> Option<(u8, Ending)> {
         let ending = Ending { outcome: Outcome::Failed, reason, message, disruption: None };
         Some((rank, ending))
     };
-    if let Some(why) = supervision::not_started(pod) {
-        let message = supervision::message(pod, &why);
+    if let Some(why) = supervisors::not_started(pod) {
+        let message = supervisors::message(pod, &why);
         return Some((0, Ending::new(Outcome::Withdrawn, Reason::SupervisorNotStarted, message)));
     }
     let node_failure = |message: String| Some((NODE_FAILURE, by_node(Outcome::Interrupted, message)));

@@ -31,7 +31,7 @@ use crate::{
     reported::Telling,
     seen::Seen,
     start_failures::StartFailures,
-    supervision::Supervisors,
+    supervisors::Supervisors,
     time::earlier,
     transition,
     values::{CheckpointRequest, Key, Name, Phase, Reason, Settings},
