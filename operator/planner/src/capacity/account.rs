@@ -15,9 +15,11 @@ use super::{
     index::{Rooms, Table, View},
 };
 use crate::{
-    ledger::Ledger,
-    resources::{PODS, Resources},
-    values::{Demand, Key, Name},
+    capacity::ledger::Ledger,
+    values::{
+        Demand, Key, Name,
+        resources::{PODS, Resources},
+    },
 };
 
 /// How the cpu and memory of a node are counted by use. The amounts are of cpu and memory alone.

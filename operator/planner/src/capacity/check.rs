@@ -9,8 +9,8 @@ use super::{
 #[cfg(any(test, feature = "fixtures"))]
 use super::{Entry, index::View, questions::place};
 #[cfg(any(test, feature = "fixtures"))]
-use crate::ledger::Ledger;
-use crate::{resources::Resources, values::Name};
+use crate::capacity::ledger::Ledger;
+use crate::values::{Name, resources::Resources};
 
 impl Capacity {
     /// Compares the sums with the pods and nodes that they are made from.

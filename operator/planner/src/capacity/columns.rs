@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::resources::{CPU, MEMORY, PODS, Resources};
+use crate::values::resources::{CPU, MEMORY, PODS, Resources};
 
 /// Columns of cpu, memory and pods, which every node has, and of extended resources after them.
 #[derive(Debug, Clone, Default)]

@@ -20,10 +20,7 @@ use super::{
     own::Own,
     slab::{Bits, Slab},
 };
-use crate::{
-    resources::Resources,
-    values::{Demand, Headroom, Name, Node, Settings, Taint},
-};
+use crate::values::{Demand, Headroom, Name, Node, Settings, Taint, resources::Resources};
 
 /// A set of groups by their numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

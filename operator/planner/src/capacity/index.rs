@@ -19,9 +19,9 @@ use super::{
     groups::Reach,
     slab::{Bits, Slab},
 };
-use crate::{
+use crate::values::{
+    Demand, Node, Placement,
     resources::{CPU, MEMORY, Resources},
-    values::{Demand, Node, Placement},
 };
 
 /// What is looked at on a node.

@@ -13,11 +13,13 @@ mod columns;
 mod groups;
 mod index;
 mod labels;
+pub mod ledger;
 mod named;
 mod own;
 mod pending;
 #[cfg(any(test, feature = "fixtures"))]
 mod plainly;
+pub mod promises;
 mod questions;
 mod slab;
 #[cfg(test)]
@@ -36,14 +38,11 @@ pub(crate) use index::Ask;
 pub(crate) use index::Rows;
 use index::{Places, Placing, Whose};
 use labels::Labels;
+use ledger::Ledger;
 use own::{Own, OwnGroups, OwnLimit};
 pub(crate) use questions::{Size, Traits};
 
-use crate::{
-    ledger::Ledger,
-    resources::Resources,
-    values::{Demand, Key, Name, Node, Pod, Settings},
-};
+use crate::values::{Demand, Key, Name, Node, Pod, Settings, resources::Resources};
 
 /// A node and what is on it.
 #[derive(Debug, Clone)]

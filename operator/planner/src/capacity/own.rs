@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 
 use super::{Capacity, Entry, account::without_compute, groups::Sums};
-use crate::{
+use crate::values::{
+    Name, Node, Settings,
     resources::{Resources, Share, Thresholds},
-    values::{Name, Node, Settings},
 };
 
 /// The limit of one node.
@@ -176,7 +176,10 @@ impl Capacity {
     /// # Errors
     /// What is beyond the limit of which node.
     #[cfg(any(test, feature = "fixtures"))]
-    pub(crate) fn check_limits_of_nodes(&self, ledger: &crate::ledger::Ledger) -> Result<(), String> {
+    pub(crate) fn check_limits_of_nodes(
+        &self,
+        ledger: &crate::capacity::ledger::Ledger,
+    ) -> Result<(), String> {
         for (name, entry) in &self.nodes {
             let Some((own, promised)) = entry.own.as_ref().zip(ledger.promised(name)) else { continue };
             // By use the account has the limit of cpu and memory.

@@ -10,10 +10,7 @@ use super::{
     Capacity,
     index::{View, Whose},
 };
-use crate::{
-    resources::Resources,
-    values::{Demand, Key, Placement, Pod},
-};
+use crate::values::{Demand, Key, Placement, Pod, resources::Resources};
 
 /// True if a pending ordinary pod holds capacity.
 ///

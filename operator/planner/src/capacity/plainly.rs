@@ -10,9 +10,8 @@ use super::{
 };
 use crate::values::Shortage;
 use crate::{
-    ledger::Ledger,
-    resources::Resources,
-    values::{Demand, Name, Node, Placement, Settings, Taint},
+    capacity::ledger::Ledger,
+    values::{Demand, Name, Node, Placement, Settings, Taint, resources::Resources},
 };
 
 impl Capacity {

@@ -9,9 +9,11 @@ use super::{
     own::{self, Own},
 };
 use crate::{
-    ledger::Ledger,
-    resources::{Amount, Resources},
-    values::{Demand, Name, Node, Settings, Shortage},
+    capacity::ledger::Ledger,
+    values::{
+        Demand, Name, Node, Settings, Shortage,
+        resources::{Amount, Resources},
+    },
 };
 
 /// What all pods of a demand ask for together, of what everybody asks for.

@@ -2,7 +2,7 @@
 
 use super::{Cause, Pool};
 use crate::{
-    seen::Tracked,
+    facts::tracked::Tracked,
     values::{Key, Reason},
 };
 

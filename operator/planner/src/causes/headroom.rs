@@ -20,9 +20,11 @@ use super::{
 };
 use crate::{
     capacity::Group,
-    resources::{Amount, Resources, Share},
-    time::later,
-    values::{Demand, Headroom, Key, Reason},
+    values::{
+        Demand, Headroom, Key, Reason,
+        resources::{Amount, Resources, Share},
+        time::later,
+    },
 };
 
 impl Headroom {

@@ -6,7 +6,10 @@
 //! over the candidates, cheapest first. Its effort is limited ([`MAX_EFFORT`]). Nodes have few dozen candidates, for which
 //! it ends long before; over a pool of thousands the answer is the best that was found until then.
 
-use crate::{loss::Loss, resources::Resources, values::Key};
+use crate::{
+    lifecycle::loss::Loss,
+    values::{Key, resources::Resources},
+};
 
 /// Most looks at a candidate in one search: some ten milliseconds.
 const MAX_EFFORT: u64 = 2_000_000;

@@ -11,9 +11,11 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Cause, Pool};
 use crate::{
-    loss::Loss,
-    time::{earlier, later},
-    values::{Key, Name, Node, Reason, Settings},
+    lifecycle::loss::Loss,
+    values::{
+        Key, Name, Node, Reason, Settings,
+        time::{earlier, later},
+    },
 };
 
 /// How long a node is outside before anybody there is interrupted.

@@ -20,8 +20,10 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Cause, Needs, Pool, Standing, headroom, least_loss::Candidate};
 use crate::{
     capacity::Capacity,
-    resources::{Amount, MEMORY, Resources, Share},
-    values::{Headroom, Key, Name, Reason, Usage},
+    values::{
+        Headroom, Key, Name, Reason, Usage,
+        resources::{Amount, MEMORY, Resources, Share},
+    },
 };
 
 /// Above this share of a node's memory its ScavengerJobs go.

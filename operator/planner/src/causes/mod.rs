@@ -1,7 +1,7 @@
 //! Who must go: the causes for which ScavengerJobs are interrupted, one file each, in order of urgency.
 //!
 //! Each cause keeps what it alone has to know, and orders the interruption of those that lose least ([`least_loss`]). An
-//! order is all that it gives: how an attempt is interrupted is the same for every cause ([`crate::interruption`]).
+//! order is all that it gives: how an attempt is interrupted is the same for every cause ([`crate::lifecycle::interruption`]).
 
 pub mod drain;
 pub mod headroom;
@@ -21,14 +21,15 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    action::Ordered,
-    capacity::{Capacity, ScavengerPod, without_compute},
-    loss::Loss,
-    promises::Promises,
-    resources::Resources,
-    seen::{Attachments, Seen, Tracked},
-    time::{earlier, later},
-    values::{Demand, Key, Name, Pod, Reason, Settings},
+    capacity::{Capacity, ScavengerPod, promises::Promises, without_compute},
+    facts::{attachments::Attachments, seen::Seen, tracked::Tracked},
+    lifecycle::loss::Loss,
+    values::{
+        Demand, Key, Name, Pod, Reason, Settings,
+        action::Ordered,
+        resources::Resources,
+        time::{earlier, later},
+    },
 };
 use drain::Drain;
 use headroom::KeepHeadroom;

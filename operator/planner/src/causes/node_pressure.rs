@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{Cause, Needs, Pool};
 use crate::{
-    loss::Loss,
+    lifecycle::loss::Loss,
     values::{Key, Name, Node, Reason},
 };
 

@@ -15,8 +15,10 @@ use std::collections::BTreeMap;
 use super::{Cause, Needs, Pool, Standing, headroom, least_loss::Candidate};
 use crate::{
     node_use::Lack,
-    resources::{Amount, CPU, MEMORY, Resources},
-    values::{Headroom, Key, Name, Reason},
+    values::{
+        Headroom, Key, Name, Reason,
+        resources::{Amount, CPU, MEMORY, Resources},
+    },
 };
 
 /// The nodes that lack something.

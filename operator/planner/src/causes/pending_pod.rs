@@ -16,10 +16,7 @@ use super::{
     Cause, Needs, Pool,
     least_loss::{Candidate, Search},
 };
-use crate::{
-    resources::Resources,
-    values::{Key, Name, Pod, PreemptionMode, Reason},
-};
+use crate::values::{Key, Name, Pod, PreemptionMode, Reason, resources::Resources};
 
 /// A node that takes the pod.
 #[derive(Debug, Clone)]

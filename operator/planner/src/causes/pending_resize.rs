@@ -16,10 +16,7 @@ use super::{
     Cause, Needs, Pool,
     least_loss::{Candidate, Search},
 };
-use crate::{
-    resources::Resources,
-    values::{Key, Name, Pod, Reason},
-};
+use crate::values::{Key, Name, Pod, Reason, resources::Resources};
 
 /// Ordinary pods whose resize their node deferred.
 #[derive(Debug, Default)]

@@ -8,10 +8,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{
-    time::later,
-    values::{Harm, Key, Name, Pod},
-};
+use crate::values::{Harm, Key, Name, Pod, time::later};
 
 /// For how long a node is counted by requests.
 const FOR: SignedDuration = SignedDuration::from_hours(24);

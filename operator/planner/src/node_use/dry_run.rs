@@ -10,8 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     capacity::Account,
-    resources::CPU,
-    values::{Name, Node, Settings},
+    values::{Name, Node, Settings, resources::CPU},
 };
 
 /// See the module.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::resources::Share;
+use crate::values::resources::Share;
 
 /// How much larger each bucket is than the one before.
 const GROWTH: f64 = 1.05;

@@ -39,9 +39,11 @@ pub use report::UsageReport;
 
 use crate::{
     capacity::{Account, Capacity, ScavengerPod, compute},
-    resources::{MEMORY, Resources},
-    time::{earlier, later},
-    values::{Key, Name, Node, Pod, PodUsage, RememberedNode, Settings, Usage, UsageRules},
+    values::{
+        Key, Name, Node, Pod, PodUsage, RememberedNode, Settings, Usage, UsageRules,
+        resources::{MEMORY, Resources},
+        time::{earlier, later},
+    },
 };
 use breaker::Breaker;
 use dry_run::CpuOfNode;
@@ -390,7 +392,8 @@ impl NodeUse {
             }
         }
         let held = held.cpu_milli;
-        let limit = settings.interrupts_above(node, crate::resources::CPU).of(node.allocatable.cpu_milli);
+        let limit =
+            settings.interrupts_above(node, crate::values::resources::CPU).of(node.allocatable.cpu_milli);
         let is_too_much = |used: i64| held > 0 && held.saturating_add(used) > limit;
         // Cores that are kept for somebody are not there for others, whoever uses them.
         let kept = self.kept_cores(node, rules, now);

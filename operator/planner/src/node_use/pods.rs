@@ -6,9 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     capacity::ScavengerPod,
-    resources::Resources,
-    time::later,
-    values::{Key, Name, Pod, PodUsage, UsageRules},
+    values::{Key, Name, Pod, PodUsage, UsageRules, resources::Resources, time::later},
 };
 
 /// For how long it is remembered what a pod used that has ended.

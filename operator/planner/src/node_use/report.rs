@@ -5,8 +5,7 @@ use jiff::Timestamp;
 use super::{DryRun, Knowledge, NodeUse};
 use crate::{
     capacity::{Capacity, compute},
-    resources::Resources,
-    values::{Name, Settings},
+    values::{Name, Settings, resources::Resources},
 };
 
 impl NodeUse {

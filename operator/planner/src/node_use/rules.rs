@@ -5,10 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::NodeUse;
-use crate::{
-    resources::Share,
-    values::{Name, Node, Settings, UsageRules},
-};
+use crate::values::{Name, Node, Settings, UsageRules, resources::Share};
 
 fn has_all(node: &Node, labels: &BTreeMap<Name, Name>) -> bool {
     labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))

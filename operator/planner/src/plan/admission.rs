@@ -6,15 +6,16 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
-    action::{Action, Ordered, Task},
     backoff,
     causes::{self, Standing},
-    loss::Loss,
+    facts::tracked::Tracked,
+    lifecycle::{loss::Loss, starting},
     queue::{Loan, Room, Started, Starting},
-    seen::Tracked,
-    starting,
-    time::earlier,
-    values::{Key, Reason, Settings, Waiting, WaitingReason},
+    values::{
+        Key, Reason, Settings, Waiting, WaitingReason,
+        action::{Action, Ordered, Task},
+        time::earlier,
+    },
 };
 
 impl Planner {

@@ -4,11 +4,15 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Planner;
 use crate::{
-    action::{ActionResult, Answer, Failure},
-    memory::{CreateFailure, NoJob, Prepared},
-    refusal,
-    seen::owner,
-    values::{Key, Name, Phase, Pod, ScavengerJob},
+    facts::{
+        memory::{CreateFailure, NoJob, Prepared},
+        seen::owner,
+    },
+    faults::refusal,
+    values::{
+        Key, Name, Phase, Pod, ScavengerJob,
+        action::{ActionResult, Answer, Failure},
+    },
 };
 
 /// Longest time between two reads of a Job that count as one finding.

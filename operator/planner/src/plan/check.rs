@@ -8,16 +8,11 @@ use std::collections::BTreeSet;
 use jiff::SignedDuration;
 
 use super::Planner;
+use crate::values::{Phase, WaitingReason, resources::Resources, time::later};
 #[cfg(any(test, feature = "fixtures"))]
 use crate::{
     Plan,
-    action::Task,
-    values::{Key, ScavengerJob},
-};
-use crate::{
-    resources::Resources,
-    time::later,
-    values::{Phase, WaitingReason},
+    values::{Key, ScavengerJob, action::Task},
 };
 
 /// What was so before a plan.

@@ -4,14 +4,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Planner;
 use crate::{
-    action::{Action, Task},
-    lifecycle,
-    next::Next,
+    facts::reported::{RETELL, Telling},
+    lifecycle::{self, next::Next, transition},
     queue::Room,
-    reported::{RETELL, Telling},
-    time::later,
-    transition,
-    values::{Explanation, Key, WaitingReason},
+    values::{
+        Explanation, Key, WaitingReason,
+        action::{Action, Task},
+        time::later,
+    },
 };
 
 /// How long it counts why the last start could not be made: by then the next one was tried, or capacity is what is lacking.

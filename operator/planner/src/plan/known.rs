@@ -6,10 +6,9 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
-    known::Known,
-    seen::{Attachments, Tracked},
+    facts::{attachments::Attachments, tracked::Tracked, volumes::ClaimHold},
+    lifecycle::known::Known,
     values::Key,
-    volumes::ClaimHold,
 };
 
 impl Planner {

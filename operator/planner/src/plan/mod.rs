@@ -14,27 +14,33 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use crate::{
-    action::{Action, Ordered, Task},
-    agenda::Agenda,
-    by_requests::ByRequests,
-    capacity::Capacity,
+    backoff::{
+        agenda::Agenda, by_requests::ByRequests, start_failures::StartFailures, supervisors::Supervisors,
+    },
+    capacity::{
+        Capacity,
+        ledger::Ledger,
+        promises::{self, Promises},
+    },
     causes::{Causes, Occupancy, Pool, drain},
-    folders::{Folders, Use},
-    inform::Informing,
-    ledger::Ledger,
-    lifecycle,
-    next::{Next, Transition},
+    facts::{
+        folders::{Folders, Use},
+        reported::Telling,
+        seen::Seen,
+    },
+    lifecycle::{
+        self,
+        next::{Next, Transition},
+        transition,
+    },
     node_use::NodeUse,
-    promises::{self, Promises},
     queue::Queue,
-    report::Report,
-    reported::Telling,
-    seen::Seen,
-    start_failures::StartFailures,
-    supervisors::Supervisors,
-    time::earlier,
-    transition,
-    values::{CheckpointRequest, Key, Name, Phase, Reason, Settings},
+    report::{Report, inform::Informing},
+    values::{
+        CheckpointRequest, Key, Name, Phase, Reason, Settings,
+        action::{Action, Ordered, Task},
+        time::earlier,
+    },
 };
 
 /// What is to be done now.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
-    seen::SeenPod,
+    facts::seen::SeenPod,
     values::{
         Access, Key, LiveReport, Name, Node, Observation, Phase, Pod, PodUsage, ScavengerJob, Settings,
     },

@@ -5,11 +5,10 @@ use jiff::Timestamp;
 use super::Planner;
 use crate::{
     causes::left_pool,
-    priority,
+    lifecycle::priority,
     queue::QueueEntry,
     report::{GroupReport, NodeReport, PoolReport},
-    resources::Resources,
-    values::{Key, Name, PreemptionMode, RememberedUse},
+    values::{Key, Name, PreemptionMode, RememberedUse, resources::Resources},
 };
 
 impl Planner {

@@ -35,10 +35,8 @@ use super::{Queue, rank::Lane};
 use crate::{
     backoff,
     capacity::Capacity,
-    refusal,
-    resources::Resources,
-    time::later,
-    values::{Demand, Key, Name, Settings, Waiting, WaitingReason},
+    faults::refusal,
+    values::{Demand, Key, Name, Settings, Waiting, WaitingReason, resources::Resources, time::later},
 };
 
 /// How a quota names Jobs.

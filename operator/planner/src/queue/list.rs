@@ -4,8 +4,7 @@ use jiff::Timestamp;
 
 use super::Queue;
 use crate::{
-    capacity::Capacity,
-    ledger::Ledger,
+    capacity::{Capacity, ledger::Ledger},
     values::{Demand, Key},
 };
 

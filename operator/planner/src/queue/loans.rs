@@ -32,9 +32,8 @@ use super::{
 };
 use crate::{
     capacity::{Ask, Capacity, Rows},
-    loss::Loss,
-    resources::Resources,
-    values::{Key, Name, ScavengerJob},
+    lifecycle::loss::Loss,
+    values::{Key, Name, ScavengerJob, resources::Resources},
 };
 
 /// Most work that the end of a loan may cost a borrower that does not save when it is stopped.

@@ -11,10 +11,8 @@ use super::{
     reservation::{Kept, touched},
 };
 use crate::{
-    capacity::{Ask, Capacity},
-    promises::Promises,
-    time::later,
-    values::{Demand, Key, Name, Settings},
+    capacity::{Ask, Capacity, promises::Promises},
+    values::{Demand, Key, Name, Settings, time::later},
 };
 
 /// So many heads of lines are looked at again at each walk, in turn, for what they wait for: its numbers change, and to

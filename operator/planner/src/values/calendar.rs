@@ -10,7 +10,7 @@ use jiff::{
 use serde::{Deserialize, Serialize};
 
 use super::{Headroom, Name, Settings};
-use crate::resources::{Share, Thresholds};
+use crate::values::resources::{Share, Thresholds};
 
 /// How far ScavengerJobs fill the pool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

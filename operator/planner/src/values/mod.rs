@@ -1,5 +1,6 @@
 //! The cluster as the planner sees it, in plain types. The operator turns API objects into these.
 
+pub mod action;
 mod calendar;
 mod confinement;
 mod explanation;
@@ -8,10 +9,14 @@ mod node_group;
 mod observation;
 mod placement;
 mod pod;
+pub mod resources;
 mod scavenger_job;
 mod settings;
 mod supervision;
+pub(crate) mod time;
+pub mod urgency;
 mod usage;
+pub mod weights;
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{Key, Name, NodeTerm};
-use crate::resources::Resources;
+use crate::values::resources::Resources;
 
 /// A node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Filling, Headroom, Name, Node, Settings};
-use crate::resources::Thresholds;
+use crate::values::resources::Thresholds;
 
 /// Nodes with thresholds of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

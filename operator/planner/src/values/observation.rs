@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Job, Key, LiveReport, Name, Node, Pod, PodUsage, RememberedUse, ScavengerJob, Settings, Usage, Volume,
 };
-use crate::action::ActionResult;
+use crate::values::action::ActionResult;
 
 /// One thing that was seen, or that became of an action.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{EndReport, Key, Name, Placement};
-use crate::{resources::Resources, time::later};
+use crate::values::{resources::Resources, time::later};
 
 /// A pod, of a ScavengerJob or not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use super::{
     Accounting, AttemptUsage, Key, Measured, Name, ObservedSaves, Outcome, Phase, Placement, Reason,
     Supervised, SupervisionSpec, WaitingReason,
 };
-use crate::{resources::Resources, time::later};
+use crate::values::{resources::Resources, time::later};
 
 /// A ScavengerJob.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
 use super::{Calendar, Name, Node, NodeGroup, Supervisor, UsageRules};
-use crate::{
+use crate::values::{
     resources::{CPU, MEMORY, PODS, Share, Thresholds},
     weights::Weights,
 };

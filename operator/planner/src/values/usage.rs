@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{Key, Name};
-use crate::resources::Share;
+use crate::values::resources::Share;
 pub use scavenger_vocabulary::Accounting;
 
 /// Rules of accounting Usage: how ScavengerJobs take what is reserved but not used.

@@ -1,0 +1,342 @@
+//! Containers that were created and could not be started: by the node, or because their command does not exist?
+//!
+//! A broken node (a driver that was upgraded, a full disk under the runtime) fails every container within a second, so it
+//! looks empty, and the next ones are sent there. A command that does not exist fails on any node. One failure does not
+//! tell which of the two it is, so the start is withdrawn and tried again, and this remembers where it failed.
+//!
+//! A node on which [`CLOSING`] starts failed within [`WINDOW`] is closed for a while. Each attempt counts, but a
+//! ScavengerJob that failed on another node, too, or whose message names its command, counts once: no single ScavengerJob
+//! closes one node after the other. A container that starts there later shows that the node is well.
+//!
+//! All of it is memory: a planner that is started again finds out again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{
+    faults::creation,
+    values::{Container, Name, Pod, tells_of_loss, time::later},
+};
+
+/// So many failed starts close a node.
+const CLOSING: usize = 3;
+
+/// Within this time.
+const WINDOW: SignedDuration = SignedDuration::from_mins(10);
+
+/// How long a node is closed; twice as long each time it is closed again.
+const FIRST: SignedDuration = SignedDuration::from_mins(5);
+
+/// The longest time for which a node is closed; after as long without trouble the next time is the first again.
+const LONGEST: SignedDuration = SignedDuration::from_mins(60);
+
+/// How long it is remembered where a ScavengerJob failed: it may wait for hours between two attempts.
+const MEMORY: SignedDuration = SignedDuration::from_hours(24);
+
+/// What is known of starts that failed.
+#[derive(Debug, Default)]
+pub(crate) struct StartFailures {
+    /// By UID of the ScavengerJob.
+    failures: BTreeMap<Name, Vec<Failure>>,
+    /// When a start failed last on each node that has started no container since.
+    newest: BTreeMap<Name, Timestamp>,
+    closed: BTreeMap<Name, Closed>,
+    /// How often a node was closed in a row, and until when the last time.
+    before: BTreeMap<Name, (u32, Timestamp)>,
+}
+
+#[derive(Debug)]
+struct Failure {
+    attempt: u32,
+    pod: Name,
+    node: Name,
+    time: Timestamp,
+    message: String,
+    /// False once the node was closed because of it, or has started a container since.
+    counts: bool,
+}
+
+#[derive(Debug)]
+struct Closed {
+    since: Timestamp,
+    until: Timestamp,
+    message: String,
+}
+
+/// The runtime's message, if the container was created and could not be started.
+pub(crate) fn message_of(pod: &Pod) -> Option<&str> {
+    match &pod.container {
+        Container::Ended { exit_code, message, started: false, reason, .. }
+            if *exit_code != 0 && !tells_of_loss(reason) =>
+        {
+            Some(message)
+        }
+        Container::Waiting(Some((reason, message))) if reason == "RunContainerError" => Some(message),
+        _ => None,
+    }
+}
+
+impl StartFailures {
+    /// Takes in a pod of an active attempt, and returns the nodes that are closed or open since.
+    pub(crate) fn see(&mut self, pod: &Pod, now: Timestamp) -> Vec<Name> {
+        let (Some((uid, attempt)), Some(node)) = (&pod.owner, &pod.node) else { return Vec::new() };
+        if pod.container == Container::Running {
+            self.started(node, pod.creation_time);
+            return Vec::new();
+        }
+        let Some(message) = message_of(pod) else { return Vec::new() };
+        let known = self.failures.entry(uid.clone()).or_default();
+        if known.iter().any(|failure| failure.attempt == *attempt && failure.pod == pod.key.name) {
+            return Vec::new();
+        }
+        known.push(Failure {
+            attempt: *attempt,
+            pod: pod.key.name.clone(),
+            node: node.clone(),
+            time: now,
+            message: message.to_owned(),
+            counts: true,
+        });
+        let nodes: BTreeSet<Name> = known.iter().map(|failure| failure.node.clone()).collect();
+        self.newest.insert(node.clone(), now);
+        self.failures.retain(|_, failures| {
+            failures.retain(|failure| now.duration_since(failure.time) < MEMORY);
+            !failures.is_empty()
+        });
+        nodes.into_iter().filter(|node| self.judge(node, now)).collect()
+    }
+
+    /// A container was started on a node, in a pod of this time. One that runs since before the last failure says nothing.
+    fn started(&mut self, node: &Name, created: Timestamp) {
+        if self.newest.get(node).is_none_or(|newest| *newest >= created) {
+            return;
+        }
+        for failure in self.failures.values_mut().flatten() {
+            failure.counts &= failure.node != *node;
+        }
+        self.newest.remove(node);
+        self.before.remove(node);
+    }
+
+    /// A ScavengerJob is finished or gone. If it was to blame for its failures, its nodes were not; returns those that are
+    /// open again.
+    pub(crate) fn forget(&mut self, uid: &Name, is_to_blame: bool, now: Timestamp) -> Vec<Name> {
+        let Some(failures) = self.failures.remove(uid).filter(|_| is_to_blame) else { return Vec::new() };
+        let nodes: BTreeSet<Name> = failures.into_iter().map(|failure| failure.node).collect();
+        nodes.into_iter().filter(|node| self.judge(node, now)).collect()
+    }
+
+    /// Closes a node, or opens one that was closed because of others; true if it did.
+    fn judge(&mut self, node: &Name, now: Timestamp) -> bool {
+        let closed = self.closed.get(node).map(|closed| closed.since);
+        let suffices = self.weight(node, closed.unwrap_or(now)) >= CLOSING;
+        match (closed, suffices) {
+            (None, true) => self.close(node, now),
+            (Some(_), false) => {
+                self.closed.remove(node);
+                self.before.remove(node);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn close(&mut self, node: &Name, now: Timestamp) {
+        let before = self.before.get(node).filter(|(_, until)| now.duration_since(*until) < LONGEST);
+        let times = before.map_or(0, |(times, _)| *times);
+        let hold = (FIRST * (1 << times.min(10))).min(LONGEST);
+        let until = later(now, hold);
+        let newest = self.failures.values().flatten().filter(|failure| failure.node == *node);
+        let newest = newest.max_by_key(|failure| failure.time).map_or("", |failure| &failure.message);
+        let message = format!(
+            "node {node} takes no ScavengerJobs until {}, since containers could not be started there: {newest}",
+            Timestamp::from_second(until.as_second()).unwrap_or(until),
+        );
+        self.before.insert(node.clone(), (times + 1, until));
+        self.closed.insert(node.clone(), Closed { since: now, until, message });
+    }
+
+    /// How many failed starts speak against a node.
+    fn weight(&self, node: &Name, now: Timestamp) -> usize {
+        let of_sj = |failures: &Vec<Failure>| {
+            let here = failures.iter().filter(|failure| {
+                failure.counts && failure.node == *node && now.duration_since(failure.time) < WINDOW
+            });
+            let attempts: BTreeSet<u32> = here.clone().map(|failure| failure.attempt).collect();
+            let is_suspect = failures.iter().any(|failure| failure.node != *node)
+                || here.clone().any(|failure| creation::names_a_bad_command(&failure.message));
+            if is_suspect { attempts.len().min(1) } else { attempts.len() }
+        };
+        self.failures.values().map(of_sj).sum()
+    }
+
+    /// True if the ScavengerJob itself is to blame: its command could not be executed in two attempts, on two nodes or where
+    /// there is no other node for it, or in three attempts.
+    pub(crate) fn blames(&self, uid: &Name, is_only_node: impl FnOnce(&Name) -> bool) -> bool {
+        let failures = self.failures.get(uid).into_iter().flatten();
+        let bad = failures.filter(|failure| creation::names_a_bad_command(&failure.message));
+        let nodes: BTreeSet<&Name> = bad.clone().map(|failure| &failure.node).collect();
+        let attempts: BTreeSet<u32> = bad.map(|failure| failure.attempt).collect();
+        match (nodes.first(), attempts.len()) {
+            (None, _) | (_, 0 | 1) => false,
+            _ if nodes.len() > 1 => true,
+            (Some(node), 2) => is_only_node(node),
+            (_, attempts) => attempts > 2,
+        }
+    }
+
+    /// True while no ScavengerJob may be added to a node.
+    pub(crate) fn is_closed(&self, node: &Name) -> bool {
+        self.closed.contains_key(node)
+    }
+
+    /// The nodes that are closed, and why.
+    pub(crate) fn closed(&self) -> impl Iterator<Item = (&Name, &str)> {
+        self.closed.iter().map(|(node, closed)| (node, closed.message.as_str()))
+    }
+
+    /// Opens the nodes whose time is over, and returns them. What failed there is forgiven.
+    pub(crate) fn open(&mut self, now: Timestamp) -> Vec<Name> {
+        let over: Vec<Name> = self
+            .closed
+            .iter()
+            .filter(|(_, closed)| closed.until <= now)
+            .map(|(node, _)| node.clone())
+            .collect();
+        for node in &over {
+            self.closed.remove(node);
+            for failure in self.failures.values_mut().flatten().filter(|failure| failure.node == *node) {
+                failure.counts = false;
+            }
+        }
+        over
+    }
+
+    /// When the next node is opened.
+    pub(crate) fn wake_at(&self) -> Option<Timestamp> {
+        self.closed.values().map(|closed| closed.until).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{at, pod, seconds};
+
+    const HOOK: &str = "nvidia-container-cli: driver/library version mismatch";
+    const NO_COMMAND: &str = "exec: \"gmx\": executable file not found in $PATH";
+
+    fn failed(sj: &str, attempt: u32, node: &str, message: &str) -> Pod {
+        let mut pod = pod(&format!("{sj}-{attempt}-0"), 1).of(sj, attempt).on(node).ended(128, at(0));
+        pod.container = Container::Ended {
+            exit_code: 128,
+            reason: "StartError".to_owned(),
+            message: message.to_owned(),
+            time: None,
+            started: false,
+        };
+        pod
+    }
+
+    fn closes(failures: &mut StartFailures, pod: &Pod, second: i64) -> bool {
+        failures.see(pod, at(second));
+        failures.is_closed(pod.node.as_ref().unwrap())
+    }
+
+    #[test]
+    fn three_failed_starts_close_a_node_for_twice_as_long_each_time() {
+        let mut failures = StartFailures::default();
+        let mut now = 0;
+        for minutes in [5, 10, 20, 40, 60, 60] {
+            for (sj, closed) in [("a", false), ("b", false), ("c", true)] {
+                let attempt = u32::try_from(now).unwrap();
+                assert_eq!(closes(&mut failures, &failed(sj, attempt, "n1", HOOK), now), closed);
+                // The same again is no news.
+                assert_eq!(closes(&mut failures, &failed(sj, attempt, "n1", HOOK), now), closed);
+            }
+            assert_eq!(failures.wake_at(), Some(at(now + 60 * minutes)));
+            assert!(failures.open(at(now + 60 * minutes - 1)).is_empty());
+            now += 60 * minutes;
+            assert_eq!(failures.open(at(now)), ["n1".into()]);
+        }
+        // An hour without trouble.
+        now += 3600;
+        for sj in ["a", "b", "c"] {
+            failures.see(&failed(sj, 1_000_000, "n1", HOOK), at(now));
+        }
+        assert_eq!(failures.wake_at(), Some(at(now + 300)));
+        assert!(failures.closed().all(|(_, message)| message.ends_with(HOOK)));
+    }
+
+    #[test]
+    fn failures_far_apart_and_those_before_a_start_do_not_count() {
+        let mut failures = StartFailures::default();
+        for (number, second) in [(1, 0), (2, 599), (3, 600)] {
+            assert!(!closes(&mut failures, &failed("a", number, "n1", HOOK), second));
+        }
+        let mut runs = pod("b-1-0", 1).of("b", 1).on("n1").running();
+        runs.creation_time = at(610);
+        failures.see(&runs, at(611));
+        assert!(!closes(&mut failures, &failed("a", 4, "n1", HOOK), 620));
+        assert!(!closes(&mut failures, &failed("a", 5, "n1", HOOK), 621));
+        assert!(closes(&mut failures, &failed("a", 6, "n1", HOOK), 622));
+    }
+
+    #[test]
+    fn a_container_that_runs_since_before_the_failures_says_nothing() {
+        let mut failures = StartFailures::default();
+        let mut runs = pod("b-1-0", 1).of("b", 1).on("n1").running();
+        runs.creation_time = at(-100);
+        for (attempt, closed) in [(1, false), (2, false), (3, true)] {
+            assert_eq!(closes(&mut failures, &failed("a", attempt, "n1", HOOK), attempt.into()), closed);
+            failures.see(&runs, at(attempt.into()));
+        }
+        assert!(failures.is_closed(&"n1".into()));
+        failures.open(at(303));
+        for attempt in 4..=6 {
+            failures.see(&failed("a", attempt, "n1", HOOK), at(303));
+            failures.see(&runs, at(303));
+        }
+        assert_eq!(failures.wake_at(), Some(at(303 + 600)), "twice as long");
+    }
+
+    #[test]
+    fn one_scavenger_job_does_not_close_one_node_after_the_other() {
+        let mut failures = StartFailures::default();
+        for attempt in 1..=3 {
+            failures.see(&failed("a", attempt, "n1", HOOK), at(attempt.into()));
+        }
+        assert!(failures.is_closed(&"n1".into()));
+        // It fails elsewhere, too: so it is not that node.
+        assert_eq!(failures.see(&failed("a", 4, "n2", HOOK), at(4)), ["n1".into()]);
+        assert!(!closes(&mut failures, &failed("a", 5, "n2", HOOK), 5));
+        assert!(!closes(&mut failures, &failed("a", 6, "n2", HOOK), 6));
+    }
+
+    #[test]
+    fn a_bad_command_is_to_blame_on_two_nodes_or_where_there_is_no_other() {
+        let mut failures = StartFailures::default();
+        let uid = Name::from("a");
+        failures.see(&failed("a", 1, "n1", NO_COMMAND), at(0));
+        assert!(!failures.blames(&uid, |_| true));
+        failures.see(&failed("a", 2, "n1", NO_COMMAND), at(10));
+        assert!(failures.blames(&uid, |node| **node == *"n1"));
+        assert!(!failures.blames(&uid, |_| false));
+        failures.see(&failed("a", 3, "n2", NO_COMMAND), at(20));
+        assert!(failures.blames(&uid, |_| false));
+        assert!(!failures.blames(&"b".into(), |_| true));
+    }
+
+    #[test]
+    fn those_that_are_to_blame_close_no_node() {
+        let mut failures = StartFailures::default();
+        for sj in ["a", "b", "c"] {
+            failures.see(&failed(sj, 1, "n1", NO_COMMAND), at(0));
+        }
+        assert!(failures.is_closed(&"n1".into()));
+        assert_eq!(failures.forget(&"a".into(), true, at(1)), ["n1".into()]);
+        assert!(!failures.is_closed(&"n1".into()));
+        assert!(failures.forget(&"b".into(), false, at(1) + seconds(1)).is_empty());
+    }
+}

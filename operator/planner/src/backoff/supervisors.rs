@@ -1,0 +1,215 @@
+//! Pods and namespaces in which the supervisor could not be started.
+//!
+//! A namespace in which that happened is left alone for a while, since image pull secrets belong to namespaces. All of it is
+//! memory: a planner that is started again finds out again.
+
+use std::collections::BTreeMap;
+
+use jiff::{SignedDuration, Timestamp};
+use scavenger_vocabulary::supervisor::PROGRAM;
+
+use crate::{
+    faults::creation,
+    values::{Container, Name, Pod, Supervisor, tells_of_loss, time::later},
+};
+
+/// How long starts in a namespace go without the supervisor after one could not be made with it; twice as long each time.
+const FIRST: SignedDuration = SignedDuration::from_mins(10);
+
+/// The longest time.
+const LONGEST: SignedDuration = SignedDuration::from_hours(6);
+
+/// A container that ends with exit code 126 within this time has not run: its program could not be executed.
+const AT_ONCE: SignedDuration = SignedDuration::from_secs(10);
+
+/// Why the supervisor of a pod could not be started, if it could not.
+#[must_use]
+pub(crate) fn not_started(pod: &Pod) -> Option<String> {
+    let bringer = pod.supervisor.as_deref()?;
+    // A pod that is taken away while it starts says nothing.
+    if pod.deletion_requested.is_some() || pod.disruption_target.is_some() {
+        return None;
+    }
+    match (bringer, &pod.container) {
+        (Container::Waiting(Some((reason, message))), _) if creation::is_creation_error(reason) => {
+            Some(format!("{reason}: {message}"))
+        }
+        (Container::Ended { exit_code, reason, message, .. }, _)
+            if *exit_code != 0 && is_its_own_end(*exit_code, reason) =>
+        {
+            Some(format!("its init container ended with exit code {exit_code}: {message}"))
+        }
+        (_, Container::Waiting(Some((reason, message)))) if message.contains(PROGRAM) => {
+            Some(format!("{reason}: {message}"))
+        }
+        (_, Container::Ended { started: false, message, .. }) if message.contains(PROGRAM) => {
+            Some(message.clone())
+        }
+        (_, Container::Ended { exit_code: 126, started: true, time: Some(time), .. })
+            if pod.started.is_some_and(|started| time.duration_since(started) <= AT_ONCE) =>
+        {
+            Some("its container ended at once with exit code 126".to_owned())
+        }
+        _ => None,
+    }
+}
+
+/// True unless a node that went down, a limit or a signal ended it.
+fn is_its_own_end(exit_code: i32, reason: &str) -> bool {
+    !matches!(exit_code, 137 | 143) && reason != "OOMKilled" && !tells_of_loss(reason)
+}
+
+/// What is said of an attempt whose supervisor was not started.
+pub(crate) fn message(pod: &Pod, why: &str) -> String {
+    format!(
+        "the supervisor was not started in pod {}; the next attempt starts without it: {why}",
+        pod.key.name
+    )
+}
+
+/// Where the supervisor could not be started.
+#[derive(Debug, Default)]
+pub(crate) struct Supervisors {
+    held: BTreeMap<Name, Hold>,
+    /// Image and secrets that this is about.
+    of: Option<Supervisor>,
+}
+
+#[derive(Debug)]
+struct Hold {
+    since: Timestamp,
+    /// How often in a row.
+    times: u32,
+    message: String,
+}
+
+impl Hold {
+    fn until(&self) -> Timestamp {
+        later(self.since, (FIRST * (1 << self.times.min(10).saturating_sub(1))).min(LONGEST))
+    }
+}
+
+impl Supervisors {
+    /// The pool names this one. What is known of another is forgotten.
+    pub(crate) fn set(&mut self, supervisor: Option<&Supervisor>) {
+        if self.of.as_ref() != supervisor {
+            (self.of, self.held) = (supervisor.cloned(), BTreeMap::new());
+        }
+    }
+
+    /// Takes in a pod of an active attempt. True if its supervisor could not be started.
+    pub(crate) fn see(&mut self, pod: &Pod, now: Timestamp) -> bool {
+        let Some(why) = not_started(pod) else {
+            let is_there = matches!(pod.supervisor.as_deref(), Some(Container::Ended { exit_code: 0, .. }));
+            // One that runs since before the last failure says nothing.
+            if is_there && pod.container == Container::Running {
+                self.held.retain(|namespace, hold| {
+                    *namespace != pod.key.namespace || pod.creation_time <= hold.since
+                });
+            }
+            return false;
+        };
+        // A script of the user that may not be executed looks the same. That is one ScavengerJob's own matter: its next
+        // attempt goes without, and nobody else's.
+        if matches!(pod.container, Container::Ended { exit_code: 126, started: true, .. }) {
+            return true;
+        }
+        let namespace = &pod.key.namespace;
+        let before = self.held.get(namespace);
+        // Others that were started at the same time say the same.
+        if before.is_none_or(|before| before.until() <= now) {
+            let times = before.map_or(0, |before| before.times) + 1;
+            let mut hold = Hold { since: now, times, message: String::new() };
+            let until = hold.until();
+            let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
+            hold.message = format!(
+                "ScavengerJobs in namespace {namespace:?} start without the supervisor until {until}: {why} (pod {})",
+                pod.key.name
+            );
+            self.held.insert(namespace.clone(), hold);
+        }
+        true
+    }
+
+    /// Why starts in a namespace go without it now.
+    pub(crate) fn hold(&self, namespace: &Name, now: Timestamp) -> Option<&str> {
+        self.held.get(namespace).filter(|hold| now < hold.until()).map(|hold| hold.message.as_str())
+    }
+
+    /// Why starts go without it, one message for each namespace where it could not be started last time.
+    pub(crate) fn held(&self) -> impl Iterator<Item = &str> {
+        self.held.values().map(|hold| hold.message.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{at, key, pod, seconds};
+
+    fn supervised(name: &str) -> Pod {
+        let mut pod = pod(name, 1).of("a", 1).on("n1");
+        pod.supervisor = Some(Box::new(Container::Waiting(None)));
+        pod
+    }
+
+    fn ended(exit_code: i32, message: &str, started: bool) -> Container {
+        let reason = if started { "Error" } else { "StartError" }.to_owned();
+        Container::Ended { exit_code, reason, message: message.to_owned(), time: Some(at(5)), started }
+    }
+
+    #[test]
+    fn an_image_that_cannot_be_pulled_and_a_program_that_cannot_be_run_are_known() {
+        let mut pull = supervised("a");
+        pull.supervisor =
+            Some(Box::new(Container::Waiting(Some(("ErrImagePull".to_owned(), "x: not found".to_owned())))));
+        assert_eq!(not_started(&pull).as_deref(), Some("ErrImagePull: x: not found"));
+        let mut copy = supervised("a");
+        copy.supervisor = Some(Box::new(ended(1, "no space left on device", true)));
+        assert!(not_started(&copy).is_some());
+        copy.supervisor = Some(Box::new(ended(137, "", true)));
+        assert_eq!(not_started(&copy), None, "a signal is not its own end");
+        let mut noexec = supervised("a");
+        noexec.container = ended(128, &format!("exec: \"{PROGRAM}\": permission denied"), false);
+        assert!(not_started(&noexec).is_some());
+        noexec.container = ended(128, "exec: \"/usr/bin/gmx\": permission denied", false);
+        assert_eq!(not_started(&noexec), None);
+        let mut at_once = supervised("a");
+        at_once.container = ended(126, "", true);
+        assert_eq!(not_started(&at_once), None, "nobody knows when it started");
+        at_once.started = Some(at(0));
+        assert!(not_started(&at_once).is_some());
+        at_once.started = Some(at(-60));
+        assert_eq!(not_started(&at_once), None, "it ran for a minute");
+        at_once.started = Some(at(0));
+        assert_eq!(not_started(&at_once.clone().deleted(at(1))), None);
+        at_once.supervisor = None;
+        assert_eq!(not_started(&at_once), None, "there is no supervisor");
+    }
+
+    #[test]
+    fn a_namespace_goes_without_for_longer_each_time_until_one_starts_with_it() {
+        let mut supervisors = Supervisors::default();
+        let mut failed = supervised("a-1-0");
+        failed.supervisor = Some(Box::new(ended(1, "x", true)));
+        assert!(supervisors.see(&failed, at(0)));
+        let lab = key("a").namespace;
+        assert!(supervisors.hold(&lab, at(599)).is_some_and(|message| message.contains("a-1-0")));
+        assert_eq!(supervisors.hold(&lab, at(600)), None);
+        assert_eq!(supervisors.hold(&"other".into(), at(0)), None);
+        let mut own = supervised("b-1-0");
+        own.key.namespace = "other".into();
+        (own.started, own.container) = (Some(at(0)), ended(126, "", true));
+        assert!(supervisors.see(&own, at(1)));
+        assert_eq!(supervisors.hold(&"other".into(), at(1)), None, "its neighbours are not concerned");
+        assert!(supervisors.see(&failed, at(700)));
+        assert!(supervisors.hold(&lab, at(700 + 1199)).is_some(), "twice as long");
+        let mut runs = supervised("b-1-0").running();
+        runs.supervisor = Some(Box::new(ended(0, "", true)));
+        assert!(!supervisors.see(&runs, at(800)));
+        assert!(supervisors.hold(&lab, at(800)).is_some(), "it was made before");
+        runs.creation_time = at(700) + seconds(1);
+        assert!(!supervisors.see(&runs, at(800)));
+        assert_eq!((supervisors.hold(&lab, at(800)), supervisors.held().count()), (None, 0));
+    }
+}

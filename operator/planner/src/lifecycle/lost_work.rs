@@ -1,0 +1,120 @@
+//! What an attempt was worth once it has ended: how much of its run time is lost, and whether its workload saved when it was
+//! told to.
+//!
+//! What the supervisors left when the workload had ended ([`EndReport`](crate::values::EndReport)) counts first, then what
+//! they reported while it ran. Without either nothing is known, and nothing is said. An attempt that is taken away is judged when its pods show it,
+//! and its workload goes on for up to its grace period; what it wrote then is added to the record by one more write
+//! ([`crate::lifecycle::next::Transition::Measure`]).
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    known::Known,
+    next::{Next, Transition},
+};
+use crate::{
+    facts::evidence::PodEnd,
+    values::{Attempt, Measured, ObservedSaves, Outcome, Rank, Stop, time::later},
+};
+
+/// What is known now of the work of an attempt that has ended, and what it showed about SIGTERM; none while a pod that
+/// counts may still report, or if nothing can be known.
+pub(crate) fn of_ended(known: &Known<'_>, attempt: &Attempt) -> Option<(Measured, Option<ObservedSaves>)> {
+    let (start, end) = (attempt.start_time?, attempt.end_time?);
+    let spec = known.sj.spec.as_ref().ok()?;
+    if !attempt.supervised || attempt.outcome.is_none_or(|outcome| outcome == Outcome::Withdrawn) {
+        return None;
+    }
+    let rank = spec.supervision.rank;
+    let of_attempt = |pod: &&std::sync::Arc<crate::values::Pod>| {
+        pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number) && rank.counts(pod.index)
+    };
+    let still_ends = known.pods.values().filter(of_attempt).any(|pod| !pod.phase.is_terminal());
+    if still_ends {
+        return None;
+    }
+    let ends: Vec<&PodEnd> = known.evidence.ends().filter(|end| rank.counts(end.index)).collect();
+    let last_checkpoint = last_checkpoint(known, attempt, rank, &ends, start);
+    let has_reported = |end: &&PodEnd| end.report.is_some_and(|report| report.stop != Stop::Unknown);
+    let is_known = spec.supervision.names_checkpoint && !ends.is_empty() && ends.iter().all(has_reported);
+    let ran = end.duration_since(start).max(SignedDuration::ZERO);
+    let lost = match (attempt.outcome, last_checkpoint) {
+        (Some(Outcome::Completed), _) => Some(SignedDuration::ZERO),
+        (_, Some(checkpoint)) => Some(end.duration_since(checkpoint).clamp(SignedDuration::ZERO, ran)),
+        (_, None) => is_known.then_some(ran),
+    };
+    let answered_sigterm = answered(&ends);
+    let measured = Measured { last_checkpoint, lost, answered_sigterm, ..attempt.measured };
+    let saves = observed_saves(known, attempt, &measured, &ends, ran);
+    Some((measured, saves))
+}
+
+/// What is to be added to the record of the last attempt, whose pods have ended since it was made.
+pub(crate) fn next(known: &Known<'_>) -> Option<Next> {
+    let attempt = known.sj.status.attempt.as_ref()?;
+    if attempt.measured.says_something() {
+        return None;
+    }
+    let (measured, saves) = of_ended(known, attempt)?;
+    measured.says_something().then_some(Next::Change(Transition::Measure(measured, saves)))
+}
+
+/// The newest checkpoint that counts, within the attempt.
+fn last_checkpoint(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    rank: Rank,
+    ends: &[&PodEnd],
+    start: Timestamp,
+) -> Option<Timestamp> {
+    let at_end = || ends.iter().filter_map(|end| end.report?.checkpoint);
+    let all_have_one = at_end().count() >= attempt.demand.pod_count as usize;
+    let at_end = match rank {
+        Rank::Oldest if !all_have_one => None,
+        _ => at_end().min(),
+    };
+    let at_end = at_end.map(|checkpoint| checkpoint.max(start));
+    // What was reported while it ran, and is on record, is of this attempt if it is not from before it.
+    at_end.max(known.sj.status.last_checkpoint.filter(|checkpoint| *checkpoint >= start))
+}
+
+/// Whether the pods that count wrote a checkpoint after they were told to stop: none if one was not told, or nobody saw.
+fn answered(ends: &[&PodEnd]) -> Option<bool> {
+    let stops = || ends.iter().map(|end| end.report.map(|report| report.stop));
+    if stops().any(|stop| stop == Some(Stop::Unanswered)) {
+        return Some(false);
+    }
+    (!ends.is_empty() && stops().all(|stop| stop == Some(Stop::Answered))).then_some(true)
+}
+
+/// What an attempt showed about a workload that promises to save when it is told to stop. One that ran for no longer than its
+/// restart, that was killed before its grace period was over, or that had a checkpoint younger than its interval shows
+/// nothing.
+fn observed_saves(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    measured: &Measured,
+    ends: &[&PodEnd],
+    ran: SignedDuration,
+) -> Option<ObservedSaves> {
+    let spec = known.sj.spec.as_ref().ok().filter(|spec| spec.saves_on_sigterm)?;
+    let number = attempt.number;
+    let observed = |saves, message| Some(ObservedSaves { saves, message, since: known.now });
+    match measured.answered_sigterm? {
+        true if known.sj.saves_on_sigterm() => None,
+        true => observed(true, format!("attempt {number} wrote a checkpoint after SIGTERM")),
+        false => {
+            let had_its_time = ends.iter().all(|end| end.had_its_grace);
+            let end = attempt.end_time?;
+            let is_old = |checkpoint| later(checkpoint, spec.checkpoint_every()) < end;
+            if ran <= spec.restart || !had_its_time || !measured.last_checkpoint.is_none_or(is_old) {
+                return None;
+            }
+            let message = format!(
+                "attempt {number} got SIGTERM and wrote no checkpoint; until an attempt writes one it counts as a workload \
+                 that does not save when it is stopped (spec.checkpoint.savesOnSigterm)"
+            );
+            if known.sj.saves_on_sigterm() { observed(false, message) } else { None }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The life of one ScavengerJob: what is to be done about it next, given what is known of it alone. Capacity and order are
+//! decided elsewhere ([`crate::queue`]); what this returns says only whether it may be started.
+
+pub(crate) mod active;
+pub(crate) mod deletion;
+pub(crate) mod hardware;
+pub(crate) mod interruption;
+pub(crate) mod known;
+pub(crate) mod leftovers;
+pub mod loss;
+pub(crate) mod lost_work;
+pub(crate) mod next;
+pub(crate) mod out_of_memory;
+pub(crate) mod priority;
+pub(crate) mod starting;
+pub(crate) mod supervision;
+pub(crate) mod transition;
+pub(crate) mod verdict;
+pub(crate) mod waiting;
+
+use jiff::{SignedDuration, Timestamp};
+
+use known::Known;
+use next::{Next, Transition};
+
+use crate::values::{
+    Job, Reason, WaitingReason,
+    action::{Failure, Task},
+    time::{earlier, later},
+};
+
+/// When a Job is read again that no watch has shown since it was made. Watches are behind by much less, unless they are
+/// stuck; and if the Job was deleted while a watch listed everything again, none will ever show it.
+const UNWATCHED_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+
+/// What is to be done next.
+#[must_use]
+pub fn next(known: &Known<'_>) -> Next {
+    interruption::hurried(known, next_step(known))
+}
+
+fn next_step(known: &Known<'_>) -> Next {
+    let status = &known.sj.status;
+    if known.sj.deleting {
+        return deletion::next(known);
+    }
+    if !status.phase.is_active()
+        && let Some(next) = lost_work::next(known)
+    {
+        return next;
+    }
+    if status.phase.is_finished() {
+        return next_finished(known);
+    }
+    match (status.phase.is_active(), &status.attempt) {
+        (true, Some(attempt)) => doubted(known, active::next(known, attempt)),
+        _ => waiting::next(known),
+    }
+}
+
+/// Instead of waiting for news of a Job forever.
+fn doubted(known: &Known<'_>, next: Next) -> Next {
+    let (Some((uid, since)), Next::Wait(timer)) = (known.unwatched_job, &next) else { return next };
+    let Some(job) = known.jobs.get(uid) else { return next };
+    let until = later(*since, UNWATCHED_PATIENCE);
+    if known.now < until {
+        return Next::Wait(earlier(*timer, Some(until)));
+    }
+    Next::Do(Task::ReadJob { job: job.key.clone(), uid: uid.clone() })
+}
+
+/// What is to be done after an action was refused.
+#[must_use]
+pub fn after_refusal(known: &Known<'_>, refusal: Failure) -> Next {
+    let is_active = known.sj.status.active_attempt().is_some();
+    match refusal {
+        // The next attempt has another name.
+        Failure::NameTaken(message) if is_active => {
+            Next::Change(Transition::give_up(Reason::NameTaken, message))
+        }
+        Failure::Refused(message) if is_active => Next::Change(starting::denied(known, message)),
+        Failure::Refused(message) => Next::Change(Transition::fail(Reason::Refused, message)),
+        Failure::QuotaExceeded(message) if is_active => {
+            Next::Change(Transition::withdraw(WaitingReason::QuotaExceeded, message))
+        }
+        _ => next(known),
+    }
+}
+
+fn next_finished(known: &Known<'_>) -> Next {
+    let now = known.now;
+    let status = &known.sj.status;
+    if let Some(job) = useless_job(known) {
+        return Next::Do(Task::delete(job));
+    }
+    if let Some(next) = leftovers::next_of_orphans(known) {
+        return next;
+    }
+    let until = later(status.finish_time.unwrap_or(now), known.sj.controls.ttl_after_finished);
+    if until <= now {
+        return Next::Do(Task::DeleteScavengerJob { resource_version: known.sj.resource_version });
+    }
+    let again = earlier(Some(until), outlived_main(known).filter(|time| *time > now));
+    if status.observed_generation != known.sj.generation {
+        return Next::Inform(Transition::Observe, again);
+    }
+    Next::Wait(again)
+}
+
+/// Until when a pod of the last attempt may go on whose main container has ended.
+fn outlived_main(known: &Known<'_>) -> Option<Timestamp> {
+    let number = known.sj.status.attempt.as_ref()?.number;
+    let pods = known.pods.values().filter(|pod| pod.owner.as_ref().is_some_and(|(_, of)| *of == number));
+    pods.filter_map(|pod| known.evidence.outlives_main(pod)).min()
+}
+
+/// A Job of a finished ScavengerJob that has to go because it would go on trying. The Job of an attempt that
+/// really ended stays, so that its log can be read; the Job controller may be a second behind in seeing its end. But if a
+/// container that was injected does not end, the Job never does, and its pod would hold its capacity.
+fn useless_job<'a>(known: &Known<'a>) -> Option<&'a Job> {
+    let goes_on = outlived_main(known).is_some_and(|until| until <= known.now);
+    let kept = known.sj.status.attempt.as_ref().filter(|attempt| {
+        !goes_on
+            && attempt.outcome.is_some()
+            && attempt.reason.as_ref().is_some_and(Reason::job_ends_on_its_own)
+    });
+    known.jobs.values().map(|job| &**job).find(|job| {
+        !job.deleting && !job.is_over() && kept.is_none_or(|attempt| attempt.number != job.attempt)
+    })
+}

@@ -1,0 +1,259 @@
+//! Values out: what is to be done. Nothing is left to choose for whoever carries them out.
+
+use jiff::{SignedDuration, Timestamp};
+pub use scavenger_vocabulary::Event;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Access, Attempt, ByUse, Confinement, Job, Key, Name, Pod, Reason, ScavengerJob, ScavengerJobStatus,
+    Supervisor,
+};
+
+/// One thing to do about one ScavengerJob. There is at most one under way for each ScavengerJob.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Action {
+    /// The ScavengerJob.
+    pub sj: Key,
+    /// Its UID: the action is void if another object has the name by now.
+    pub uid: Name,
+    /// What is to be done.
+    pub task: Task,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Task {
+    /// Read the ScavengerJob in this version or a newer one, add the finalizer if it is missing, list live the pods of
+    /// every ScavengerJob that had or has its name, and look whether what the spec refers to exists. Answered with
+    /// [`Answer::Prepared`].
+    Prepare {
+        /// Version that was judged. The newest one is not asked for: whatever was read, Starting is written only if it
+        /// still is the newest.
+        resource_version: u64,
+    },
+    /// Write the status if the ScavengerJob still has this version. Answered with [`Answer::ScavengerJob`].
+    WriteStatus(Box<StatusWrite>),
+    /// Create the batch/v1 Job of an attempt; the Job of this attempt counts as made if it is there already, whatever pool
+    /// or version of the operator it was made for. Answered with [`Answer::Job`].
+    CreateJob {
+        /// Number of the attempt.
+        attempt: u32,
+        /// Index of its PriorityClass.
+        priority_class: u32,
+        /// What the pool adds to where its pods may go.
+        confinement: Box<Confinement>,
+        /// The program under which the workload runs, if it runs under one.
+        #[serde(default)]
+        supervisor: Option<Box<Supervisor>>,
+        /// How its pods are made if their capacity is counted by use.
+        #[serde(default)]
+        by_use: Option<ByUse>,
+    },
+    /// Read a Job live. Answered with [`Answer::Job`], or [`Answer::JobGone`] if no Job of that name has this
+    /// UID.
+    ReadJob {
+        /// Its namespace and name.
+        job: Key,
+        /// Its UID.
+        uid: Name,
+    },
+    /// Look live for the Job of an attempt whose pods are left, by its name. Answered with [`Answer::Job`], or
+    /// [`Answer::NoJob`] if there is none of that name that is this ScavengerJob's.
+    LookForJob {
+        /// Number of the attempt.
+        attempt: u32,
+    },
+    /// List the ScavengerJob's pods live. Answered with [`Answer::Pods`].
+    ListPods {
+        /// Child Job (and its UID) whose events tell why it has no pods.
+        job: Option<(Key, Name)>,
+    },
+    /// Read the newest event of each of these pods (with their UIDs). Answered with [`Answer::PodEvents`].
+    ReadPodEvents {
+        /// The pods.
+        pods: Vec<(Key, Name)>,
+    },
+    /// Delete a Job in the foreground, if it still has this UID. Answered with [`Answer::Deleted`].
+    DeleteJob {
+        /// Its namespace and name.
+        job: Key,
+        /// Its UID.
+        uid: Name,
+    },
+    /// Evict pods that still have these UIDs; where a PodDisruptionBudget forbids it, mark them with condition
+    /// DisruptionTarget and delete them. Answered with [`Answer::Interrupted`].
+    Interrupt {
+        /// Key and UID of each pod.
+        pods: Vec<(Key, Name)>,
+    },
+    /// Delete pods that still have these UIDs and are being deleted, with their own grace period, which is shorter than the
+    /// one that somebody gave them. Answered with [`Answer::DeletedAgain`].
+    DeleteAgain {
+        /// Key, UID and grace period of each pod.
+        pods: Vec<(Key, Name, SignedDuration)>,
+    },
+    /// Delete the ScavengerJob itself, if it still has this version. Answered with [`Answer::ScavengerJobDeleted`].
+    DeleteScavengerJob {
+        /// Version that was judged.
+        resource_version: u64,
+    },
+    /// Take the finalizer off if a live list shows no pod that has not ended. Answered with [`Answer::Released`].
+    RemoveFinalizer {
+        /// The ScavengerJob with its last attempt as that ended, if no status says, or will say, what it was worth: it is
+        /// counted when the finalizer is off.
+        last: Option<Box<ScavengerJob>>,
+    },
+}
+
+impl Task {
+    /// The deletion of a Job.
+    #[must_use]
+    pub fn delete(job: &Job) -> Self {
+        Self::DeleteJob { job: job.key.clone(), uid: job.uid.clone() }
+    }
+}
+
+/// A status to be written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatusWrite {
+    /// Version of the ScavengerJob that was judged.
+    pub resource_version: u64,
+    /// The new status.
+    pub status: ScavengerJobStatus,
+    /// An attempt that ended and goes into the history, in the place of what is there of the same number.
+    pub ended: Option<Attempt>,
+    /// Event to be published once the write succeeded.
+    pub event: Option<Event>,
+}
+
+impl StatusWrite {
+    /// True if it puts an interruption on record that the operator decided.
+    #[must_use]
+    pub fn orders_interruption(&self) -> bool {
+        let disruption = self.status.active_attempt().and_then(|attempt| attempt.disruption.as_ref());
+        disruption.is_some_and(|disruption| disruption.reason.is_operators_decision())
+    }
+}
+
+/// An interruption that a plan ordered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ordered {
+    /// The ScavengerJob.
+    pub sj: Key,
+    /// The cause.
+    pub reason: Reason,
+    /// The cause as a message.
+    pub message: String,
+}
+
+/// What became of an action.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ActionResult {
+    /// The ScavengerJob.
+    pub sj: Key,
+    /// Its UID when the action was planned.
+    pub uid: Name,
+    /// When the answer came.
+    pub time: Timestamp,
+    /// The answer, or why there is none.
+    pub answer: Result<Answer, Failure>,
+}
+
+/// A successful answer.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Answer {
+    /// The ScavengerJob is ready to start, or what is in the way.
+    Prepared {
+        /// The ScavengerJob with its finalizer.
+        sj: Box<ScavengerJob>,
+        /// Pods that have not ended, of it or of an earlier ScavengerJob of its name.
+        pods_left: u32,
+        /// A pod of another ScavengerJob that has not ended and works in the same folder.
+        folder_pod: Option<Name>,
+        /// What the spec names and does not exist: kind and name.
+        missing: Vec<(String, String)>,
+        /// The claims that it mounts and that have no volume yet, and how many will be able to mount that at a time.
+        claims: Vec<(Name, Access)>,
+    },
+    /// The ScavengerJob as written.
+    ScavengerJob(Box<ScavengerJob>),
+    /// The Job as it is now.
+    Job(Box<Job>),
+    /// There is no such Job any more.
+    JobGone {
+        /// Its UID.
+        uid: Name,
+    },
+    /// No Job of this attempt exists.
+    NoJob {
+        /// Number of the attempt.
+        attempt: u32,
+    },
+    /// All pods of the ScavengerJob as they are now.
+    Pods {
+        /// The pods.
+        pods: Vec<Pod>,
+        /// Version of the list: a pod that was last seen before it and is not in it is gone.
+        resource_version: u64,
+        /// Why the Job controller could not create pods, if it says so.
+        create_failure: Option<String>,
+    },
+    /// The pods that were asked about, each with its newest event if it has one.
+    PodEvents(Vec<(Name, Option<PodEvent>)>),
+    /// The ScavengerJob is being deleted.
+    ScavengerJobDeleted,
+    /// The Job is being deleted or gone.
+    Deleted {
+        /// UID of the Job.
+        uid: Name,
+    },
+    /// These pods are being deleted or gone.
+    Interrupted {
+        /// Their UIDs.
+        pods: Vec<Name>,
+    },
+    /// These pods have no longer grace period than their own.
+    DeletedAgain {
+        /// Their UIDs.
+        pods: Vec<Name>,
+    },
+    /// The finalizer is off, or pods are left.
+    Released {
+        /// Pods that have not ended.
+        pods_left: u32,
+    },
+}
+
+/// The newest event of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodEvent {
+    /// True for type Warning.
+    pub warning: bool,
+    /// Reason, for example FailedMount or Pulling.
+    pub reason: String,
+    /// Message.
+    pub message: String,
+}
+
+/// Why an action was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Failure {
+    /// The object changed since it was seen: look again.
+    #[error("the object changed meanwhile")]
+    Conflict,
+    /// The object is gone.
+    #[error("the object is gone")]
+    Gone,
+    /// A Job of that name exists and is not ours.
+    #[error("{0}")]
+    NameTaken(String),
+    /// The API server will never take this object.
+    #[error("{0}")]
+    Refused(String),
+    /// A quota is used up.
+    #[error("{0}")]
+    QuotaExceeded(String),
+    /// Anything that may pass: to be tried again later.
+    #[error("{0}")]
+    Transient(String),
+}
