@@ -1,6 +1,6 @@
 //! Drain: while the pool is being drained every active attempt is interrupted.
 
-use super::{Cause, Pool};
+use super::pool::{Cause, Pool};
 use crate::{
     facts::tracked::Tracked,
     values::{Key, Reason},

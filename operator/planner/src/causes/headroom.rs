@@ -15,8 +15,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    Cause, PATIENCE, Pool, Standing,
     least_loss::{self, Candidate},
+    pool::{Cause, PATIENCE, Pool, Standing},
 };
 use crate::{
     capacity::Group,

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Cause, Pool};
+use super::pool::{Cause, Pool};
 use crate::{
     lifecycle::loss::Loss,
     values::{

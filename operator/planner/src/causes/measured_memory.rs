@@ -17,7 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Cause, Needs, Pool, Standing, headroom, least_loss::Candidate};
+use super::{
+    headroom,
+    least_loss::Candidate,
+    pool::{Cause, Needs, Pool, Standing},
+};
 use crate::{
     capacity::Capacity,
     values::{

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cause, Needs, Pool};
+use super::pool::{Cause, Needs, Pool};
 use crate::{
     lifecycle::loss::Loss,
     values::{Key, Name, Node, Reason},

@@ -12,7 +12,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Cause, Needs, Pool, Standing, headroom, least_loss::Candidate};
+use super::{
+    headroom,
+    least_loss::Candidate,
+    pool::{Cause, Needs, Pool, Standing},
+};
 use crate::{
     node_use::Lack,
     values::{

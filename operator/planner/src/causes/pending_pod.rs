@@ -13,8 +13,8 @@ use std::{
 };
 
 use super::{
-    Cause, Needs, Pool,
     least_loss::{Candidate, Search},
+    pool::{Cause, Needs, Pool},
 };
 use crate::values::{Key, Name, Pod, PreemptionMode, Reason, resources::Resources};
 

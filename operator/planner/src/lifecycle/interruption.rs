@@ -75,7 +75,7 @@ pub fn next(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>
 /// Until when a workload is waited for that is asked for a checkpoint before its interruption. None if it is not asked: nobody
 /// waits that long for a reason that leaves no time, for one that saves when it is stopped, or for one that has not
 /// reported; none once it has answered or a pod of it failed, and none once somebody who cannot wait counts on its capacity
-/// ([`crate::causes::Cause::relies_on`]).
+/// ([`crate::causes::pool::Cause::relies_on`]).
 fn waits_for_checkpoint(known: &Known<'_>, attempt: &Attempt, decided: &Disruption) -> Option<Timestamp> {
     let until = known.sj.evicted_by(decided);
     // A planner that has just begun was sent no report yet; the one before it was, if there is a checkpoint.

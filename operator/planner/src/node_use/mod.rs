@@ -34,7 +34,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 pub use dry_run::DryRun;
-pub use remembered::EVERY as REMEMBERED_EVERY;
 pub use report::UsageReport;
 
 use crate::{
@@ -49,6 +48,9 @@ use breaker::Breaker;
 use dry_run::CpuOfNode;
 use histogram::Histogram;
 use pods::{OrdinaryPods, ScavengerPods};
+
+/// How often what is to be remembered is written down at most: the last write may be as old when a planner ends.
+pub const REMEMBERED_EVERY: SignedDuration = SignedDuration::from_secs(60);
 
 /// What the first bucket of cpu ends at, in millicores.
 const CPU_UNIT: i64 = 10;
@@ -157,7 +159,7 @@ impl Measured {
         let change_of_planner = self.before.take().map(|before| sample.time.duration_since(before));
         if since.is_some_and(|since| since > rules.oldest_metrics)
             || change_of_planner
-                .is_some_and(|gap| gap > rules.oldest_metrics.saturating_add(remembered::EVERY))
+                .is_some_and(|gap| gap > rules.oldest_metrics.saturating_add(REMEMBERED_EVERY))
         {
             self.known = SignedDuration::ZERO;
         }

@@ -10,9 +10,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Measured, NodeUse};
 use crate::values::{Harm, Name, RememberedNode, RememberedUse, UsageRules};
 
-/// How often what is to be remembered is written down at most: the last write may be as old when a planner ends.
-pub const EVERY: SignedDuration = SignedDuration::from_secs(60);
-
 impl Measured {
     fn remember(&self, rules: &UsageRules) -> Option<RememberedNode> {
         let time = self.last?.time;

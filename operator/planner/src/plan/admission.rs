@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::Planner;
 use crate::{
     backoff,
-    causes::{self, Standing},
+    causes::pool::{self, Standing},
     facts::tracked::Tracked,
     lifecycle::{loss::Loss, starting},
     queue::{Loan, Room, Started, Starting},
@@ -117,7 +117,7 @@ impl Planner {
     /// When a borrower that is terminating should have given back what was lent to it at the latest.
     fn returns_at(&self, sj: &Key, now: Timestamp) -> Option<Timestamp> {
         let (tracked, attachments) = self.seen.get(sj).zip(self.seen.attachments(sj))?;
-        match causes::standing(tracked, attachments, now) {
+        match pool::standing(tracked, attachments, now) {
             Standing::Terminating(until) => Some(until),
             Standing::Stays | Standing::Stuck => None,
         }
@@ -126,7 +126,7 @@ impl Planner {
     /// What is lent to a borrower. What hangs is lent no longer: nobody knows when it comes back.
     fn loan_to(&self, sj: &Key, settings: &Settings, now: Timestamp) -> Option<Loan> {
         let (tracked, attachments) = self.seen.get(sj).zip(self.seen.attachments(sj))?;
-        let standing = causes::standing(tracked, attachments, now);
+        let standing = pool::standing(tracked, attachments, now);
         let bound = attachments.bound().map(|(node, pod)| (Some(node.clone()), pod.holds().clone()));
         let promised = self.promises.ledger().reserved_for(sj);
         let promised = promised.map(|(node, requests)| (node.cloned(), requests.clone()));

@@ -7,13 +7,12 @@ use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 
-use super::Planner;
-use crate::values::{Phase, WaitingReason, resources::Resources, time::later};
 #[cfg(any(test, feature = "fixtures"))]
-use crate::{
-    Plan,
-    values::{Key, ScavengerJob, action::Task},
-};
+use super::Plan;
+use super::Planner;
+#[cfg(any(test, feature = "fixtures"))]
+use crate::values::{Key, ScavengerJob, action::Task};
+use crate::values::{Phase, WaitingReason, resources::Resources, time::later};
 
 /// What was so before a plan.
 #[cfg(any(test, feature = "fixtures"))]

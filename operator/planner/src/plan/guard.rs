@@ -8,7 +8,10 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
-    causes::{Cause, Pool, pending_pod::Served},
+    causes::{
+        pending_pod::Served,
+        pool::{Cause, Pool},
+    },
     values::{Key, Name, PreemptionMode},
 };
 

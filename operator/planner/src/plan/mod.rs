@@ -22,7 +22,10 @@ use crate::{
         ledger::Ledger,
         promises::{self, Promises},
     },
-    causes::{Causes, Occupancy, Pool, drain},
+    causes::{
+        Causes, drain,
+        pool::{Occupancy, Pool},
+    },
     facts::{
         folders::{Folders, Use},
         reported::Telling,
