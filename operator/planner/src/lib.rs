@@ -11,8 +11,8 @@
 //! | Why does this one wait in the queue? | `queue/waiting.rs` | `Queue::waiting` |
 //! | Who starts next? | `queue/walk.rs` | `Queue::walk` |
 //! | In which order does the queue stand? | `queue/list.rs` | `Queue::in_order` |
-//! | Which namespaces and claims are held, and who probes there? | `queue/hold.rs` | `Queue::settle_holds` |
-//! | To whom is lent what is kept, and who gives it back? | `queue/loans.rs` | `may_borrow` |
+//! | Which namespaces and claims are held, and who probes there? | `queue/held.rs` | `Queue::settle_holds` |
+//! | To whom is lent what is kept, and who gives it back? | `queue/rank.rs` | `may_borrow` |
 //! | For whom is capacity kept? | `queue/reservation.rs` | `Queue::reservations` |
 //! | Which of them can never fit? | `queue/never.rs` | `Queue::decide_who_never_fits` |
 //! | Is there capacity for it? | `capacity/questions.rs` | `Capacity::fits` |

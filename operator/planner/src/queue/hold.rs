@@ -31,12 +31,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Queue, rank::Lane};
+use super::rank::HoldId;
 use crate::{
     backoff,
-    capacity::Capacity,
     faults::refusal,
-    values::{Demand, Key, Name, Settings, Waiting, WaitingReason, resources::Resources, time::later},
+    values::{Demand, Key, Name, Waiting, WaitingReason, resources::Resources, time::later},
 };
 
 /// How a quota names Jobs.
@@ -50,10 +49,6 @@ const MAX_COUNTED_REFUSALS: u32 = 5;
 
 /// How long nobody may fit, after the first refusal, until capacity is what a namespace lacks.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
-
-/// Number of a namespace that is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct HoldId(u64);
 
 /// So many ScavengerJobs with different specs must be refused by admission, and none be taken, until a namespace is held.
 const DENIED: usize = 3;
@@ -71,10 +66,10 @@ pub(super) struct Holds {
 }
 
 /// What is held of a namespace.
-type Scope = (Name, Held);
+pub(super) type Scope = (Name, Held);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Held {
+pub(super) enum Held {
     /// What a quota has no room for, or everything if it is being terminated.
     Namespace,
     /// What mounts a claim.
@@ -251,7 +246,7 @@ impl Holds {
     }
 
     /// Ends a hold, if there is one.
-    fn end(&mut self, scope: &Scope) -> bool {
+    pub(super) fn end(&mut self, scope: &Scope) -> bool {
         let Some(id) = self.ids.remove(scope) else { return false };
         if scope.1 == Held::Denied {
             self.denied.remove(&scope.0);
@@ -296,28 +291,20 @@ impl Holds {
         }
         Some(id)
     }
-}
 
-impl Queue {
     /// A start with this demand was refused, for a reason that holds its namespace, or the claims without a volume that it
-    /// mounts.
-    pub(crate) fn refuse(
+    /// mounts. True if other demands are held than before.
+    pub(super) fn refuse(
         &mut self,
         sj: &Key,
         (demand, claims): (&Demand, &[Name]),
         waiting: &Waiting,
-        capacity: &Capacity,
         now: Timestamp,
-    ) {
-        let namespace = &sj.namespace;
+    ) -> bool {
         let is_of_claim = waiting.reason == WaitingReason::VolumeUnbound;
-        // The volume may just have come.
-        if is_of_claim && claims.is_empty() {
-            return;
-        }
         let held = claims.first().filter(|_| is_of_claim).cloned().map_or(Held::Namespace, Held::Claim);
-        let probed = self.holds.stop_probing(sj);
-        let (id, hold) = self.holds.begin(&(namespace.clone(), held), waiting, now);
+        let probed = self.stop_probing(sj);
+        let (id, hold) = self.begin(&(sj.namespace.clone(), held), waiting, now);
         // Of several that started before anybody knew, each is refused.
         if probed == Some(id) || hold.again.is_none() {
             hold.close(now);
@@ -328,152 +315,105 @@ impl Queue {
             true => hold.covers.claims.retain(|claim| claims.contains(claim)),
             false => hold.covers.take_in(waiting, demand),
         }
-        if hold.covers != before {
-            self.sort_by_hold(namespace, capacity);
-        }
-        self.changed = true;
+        hold.covers != before
     }
 
-    /// Admission refused the start of a ScavengerJob with this spec.
-    pub(crate) fn deny(
-        &mut self,
-        sj: &Key,
-        spec_hash: u64,
-        waiting: &Waiting,
-        capacity: &Capacity,
-        now: Timestamp,
-    ) {
-        self.holds.stop_probing(sj);
-        let denied = self.holds.denied.entry(sj.namespace.clone()).or_default();
+    /// Admission refused the start of a ScavengerJob with this spec. True if its namespace is held for that.
+    pub(super) fn deny(&mut self, sj: &Key, spec_hash: u64, waiting: &Waiting, now: Timestamp) -> bool {
+        self.stop_probing(sj);
+        let denied = self.denied.entry(sj.namespace.clone()).or_default();
         denied.insert(sj.name.clone(), spec_hash);
         let specs: BTreeSet<u64> = denied.values().copied().collect();
-        if specs.len() >= DENIED {
-            let (_, hold) = self.holds.begin(&(sj.namespace.clone(), Held::Denied), waiting, now);
+        let is_held = specs.len() >= DENIED;
+        if is_held {
+            let (_, hold) = self.begin(&(sj.namespace.clone(), Held::Denied), waiting, now);
             hold.close(now);
-            self.sort_by_hold(&sj.namespace, capacity);
         }
-        self.changed = true;
+        is_held
     }
 
     /// A ScavengerJob is gone: that admission refused it says nothing any more.
-    pub(crate) fn forget_denied(&mut self, sj: &Key) {
-        if let Some(denied) = self.holds.denied.get_mut(&sj.namespace) {
+    pub(super) fn forget_denied(&mut self, sj: &Key) {
+        if let Some(denied) = self.denied.get_mut(&sj.namespace) {
             denied.remove(&sj.name);
             if denied.is_empty() {
-                self.holds.denied.remove(&sj.namespace);
+                self.denied.remove(&sj.namespace);
             }
         }
     }
 
-    /// Admission took all that a start of a namespace needs.
-    pub(crate) fn taken(&mut self, namespace: &Name, capacity: &Capacity) {
-        self.holds.denied.remove(namespace);
-        if self.holds.end(&(namespace.clone(), Held::Denied)) {
-            self.sort_by_hold(namespace, capacity);
-            self.changed = true;
-        }
+    /// Admission took all that a start of a namespace needs. True if the namespace was held.
+    pub(super) fn taken(&mut self, namespace: &Name) -> bool {
+        self.denied.remove(namespace);
+        self.end(&(namespace.clone(), Held::Denied))
     }
 
-    /// A pod of a namespace ended, or a Job of it is gone: what it took of a quota is free.
-    pub(crate) fn freed(&mut self, namespace: &Name, is_job: bool) {
-        let Some(hold) = self.holds.of_mut(namespace) else { return };
+    /// A pod of a namespace ended, or a Job of it is gone: what it took of a quota is free. True if one may probe for that.
+    pub(super) fn freed(&mut self, namespace: &Name, is_job: bool) -> bool {
+        let Some(hold) = self.of_mut(namespace) else { return false };
         let is_quota = hold.waiting.reason == WaitingReason::QuotaExceeded;
         let counts_jobs = hold.covers.everything || hold.covers.gangs;
-        if is_quota && counts_jobs == is_job && hold.again.is_some() {
+        let is_news = is_quota && counts_jobs == is_job && hold.again.is_some();
+        if is_news {
             hold.again = Some(Timestamp::MIN);
-            self.changed = true;
         }
+        is_news
     }
 
-    /// A claim has a volume now: nobody that mounts it waits for that any longer.
-    pub(crate) fn bound(&mut self, claim: &Key, capacity: &Capacity) {
-        let scope = (claim.namespace.clone(), Held::Claim(claim.name.clone()));
-        if self.holds.end(&scope) {
-            self.sort_by_hold(&claim.namespace, capacity);
-            self.changed = true;
-        }
+    /// A claim has a volume now. True if it was held.
+    pub(super) fn bound(&mut self, claim: &Key) -> bool {
+        self.end(&(claim.namespace.clone(), Held::Claim(claim.name.clone())))
     }
 
-    /// The ScavengerJobs that start to find out whether their namespace takes them, or whether their claim has a volume.
-    pub(crate) fn probes(&self) -> impl Iterator<Item = &Key> {
-        self.holds.probing.keys()
+    /// Those that probe.
+    pub(super) fn probes(&self) -> impl Iterator<Item = &Key> {
+        self.probing.keys()
     }
 
-    /// True if a ScavengerJob starts to find that out.
-    pub(crate) fn is_probe(&self, sj: &Key) -> bool {
-        self.holds.probing.contains_key(sj)
+    /// True if a ScavengerJob probes.
+    pub(super) fn is_probe(&self, sj: &Key) -> bool {
+        self.probing.contains_key(sj)
     }
 
-    /// A probe is over without a refusal; `was_taken` if all of its pods were made.
-    pub(crate) fn probed(&mut self, sj: &Key, was_taken: bool, now: Timestamp) {
-        let hold = self.holds.probing.remove(sj).and_then(|id| self.holds.holds.get_mut(&id));
-        let Some(hold) = hold else { return };
+    /// A probe is over without a refusal; `was_taken` if all of its pods were made. False if it was no probe.
+    pub(super) fn probed(&mut self, sj: &Key, was_taken: bool, now: Timestamp) -> bool {
+        let hold = self.probing.remove(sj).and_then(|id| self.holds.get_mut(&id));
+        let Some(hold) = hold else { return false };
         if hold.probes.remove(sj) && was_taken && hold.again.is_none() {
             hold.refusals = 0;
             hold.width = hold.width.saturating_mul(2);
             hold.open_since = now;
         }
-        self.changed = true;
+        true
     }
 
-    /// True if something of a hold changes by now that had not when this was settled last.
-    pub(crate) fn opens(&self, now: Timestamp) -> bool {
-        self.holds.holds.values().filter_map(Hold::turns_at).any(|time| time <= now)
+    /// When something of a hold changes although nothing is seen until then, of each of them.
+    pub(super) fn turns(&self) -> impl Iterator<Item = Timestamp> {
+        self.holds.values().filter_map(Hold::turns_at)
     }
 
-    /// When something of a hold changes next although nothing is seen until then.
-    pub(crate) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.holds.holds.values().filter_map(Hold::turns_at).filter(|time| *time > now).min()
-    }
-
-    /// Opens the holds whose time has come, finds out who lacks capacity by now, and ends the holds that are of no use any
-    /// more. Returns the heads of the lines that wait for another reason now.
-    pub(crate) fn settle_holds(
+    /// Opens the holds whose time has come. Returns those that are of no use any more, and those that lack capacity from now
+    /// on. `most` may start at the same time, and `is_waited_for` says whether somebody of a hold waits.
+    pub(super) fn settle(
         &mut self,
-        capacity: &Capacity,
-        settings: &Settings,
+        most: usize,
+        is_waited_for: impl Fn(HoldId) -> bool,
         now: Timestamp,
-    ) -> Vec<Key> {
-        let mut over: Vec<Scope> = Vec::new();
-        let mut heads: Vec<Key> = Vec::new();
-        for (id, hold) in &mut self.holds.holds {
+    ) -> (Vec<Scope>, Vec<HoldId>) {
+        let (mut over, mut lacking) = (Vec::new(), Vec::new());
+        for (id, hold) in &mut self.holds {
             if hold.again.is_some_and(|again| again <= now) {
                 hold.again = None;
                 hold.open_since = now;
             }
             let is_tired = hold.patient_until().is_some_and(|until| until <= now);
-            let mut lines = self.lines.iter().filter(|(lane, _)| lane.hold == Some(*id)).peekable();
-            if hold.width > settings.max_concurrent_starts || is_tired && lines.peek().is_none() {
+            if hold.width > most || is_tired && !is_waited_for(*id) {
                 over.push(hold.scope.clone());
             } else if is_tired && !hold.lacks_capacity {
                 hold.lacks_capacity = true;
-                let members = lines.filter_map(|(_, line)| line.members.first());
-                heads.extend(members.map(|rank| rank.sj()));
+                lacking.push(*id);
             }
         }
-        for scope in over {
-            self.holds.end(&scope);
-            self.sort_by_hold(&scope.0, capacity);
-        }
-        heads
-    }
-
-    /// Moves those of a namespace into the lines of those that are held, or out of them.
-    fn sort_by_hold(&mut self, namespace: &Name, capacity: &Capacity) {
-        let first = Key { namespace: namespace.clone(), name: "".into() };
-        let members = self.places.range(first..).take_while(|(sj, _)| sj.namespace == *namespace);
-        let members: Vec<_> = members.map(|(sj, (lane, rank))| (sj.clone(), *lane, rank.clone())).collect();
-        let mut moves: BTreeMap<(Lane, &[Name]), Lane> = BTreeMap::new();
-        for (sj, lane, rank) in &members {
-            let (sj, lane) = (sj.clone(), *lane);
-            let to = *moves.entry((lane, &rank.claims)).or_insert_with(|| {
-                // All of a line ask for the same.
-                let hold = self.holds.over(namespace, capacity.demand(lane.ask), &rank.claims);
-                Lane { hold, ..lane }
-            });
-            if to != lane {
-                self.move_to(&sj, to);
-            }
-        }
+        (over, lacking)
     }
 }

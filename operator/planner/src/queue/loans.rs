@@ -2,7 +2,7 @@
 //!
 //! A standing reservation ([`super::reservation`]) can keep most of a pool idle: a gang of 20 nodes waits for the last one,
 //! and the other 19 are empty. So what is reserved is lent to a ScavengerJob that the reservation binds and that would fit
-//! now, if an interruption costs it little ([`may_borrow`]). Nothing else is different for it: what it holds counts as used
+//! now, if an interruption costs it little ([`super::rank::may_borrow`]). Nothing else is different for it: what it holds counts as used
 //! for the threshold, for headroom and for ordinary pods. That its start is lent stands in the status of its attempt, so it
 //! outlives a restart.
 //!
@@ -24,31 +24,12 @@
 
 use std::collections::BTreeMap;
 
-use jiff::SignedDuration;
-
-use super::{
-    rank::{Lane, Rank},
-    reservation::{Reservation, binds},
-};
+use super::rank::{Lane, Rank, binds};
 use crate::{
     capacity::{Ask, Capacity, Rows},
     lifecycle::loss::Loss,
     values::{Key, Name, ScavengerJob, resources::Resources},
 };
-
-/// Most work that the end of a loan may cost a borrower that does not save when it is stopped.
-const MOST_LOST: SignedDuration = SignedDuration::from_mins(10);
-
-/// Longest grace period of a borrower: so long the holder may wait for it.
-const MOST_GRACE: SignedDuration = SignedDuration::from_mins(2);
-
-/// True if reserved capacity may be lent to a ScavengerJob: it ends soon when it is stopped, and loses little then. It
-/// saves on SIGTERM, and no attempt has shown otherwise, or it writes a checkpoint every few minutes.
-pub(crate) fn may_borrow(sj: &ScavengerJob) -> bool {
-    let Ok(spec) = &sj.spec else { return false };
-    let loses_little = sj.saves_on_sigterm() || spec.checkpoint_every() <= MOST_LOST;
-    loses_little && spec.grace_period <= MOST_GRACE
-}
 
 /// A ScavengerJob that holds capacity that is reserved for another.
 #[derive(Debug)]
@@ -122,10 +103,11 @@ impl Claim {
 }
 
 impl<'a> Lent<'a> {
-    pub(super) fn new(loans: &'a [Loan], reservations: &[Reservation], capacity: &Capacity) -> Self {
+    /// Of the loans those that are lent still. `binds` says whether a reservation binds a rank; none if nothing is reserved.
+    pub(super) fn new(loans: &'a [Loan], binds: Option<impl Fn(&Rank) -> bool>, capacity: &Capacity) -> Self {
         let mut lent = Self::default();
-        let is_bound = |loan: &Loan| reservations.iter().any(|one| one.binds(&loan.rank));
-        let is_lent = |loan: &&Loan| is_bound(loan) || loan.is_terminating && !reservations.is_empty();
+        let is_lent =
+            |loan: &&Loan| binds.as_ref().is_some_and(|binds| binds(&loan.rank) || loan.is_terminating);
         for loan in loans.iter().filter(is_lent) {
             let counted = Counted::new(loan, capacity);
             add(&mut lent.total, &counted.total);

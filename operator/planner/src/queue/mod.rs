@@ -21,6 +21,7 @@
 //! ([`fronts`]), however many ScavengerJobs and nodes there are.
 
 mod fronts;
+mod held;
 mod hold;
 mod list;
 mod loans;
@@ -38,8 +39,8 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    capacity::{Capacity, Traits},
-    values::{Demand, Key, ScavengerJob},
+    capacity::{Capacity, Traits, promises::Promises},
+    values::{Demand, Key, ScavengerJob, Settings},
 };
 use fronts::{Age, Fronts};
 use hold::Holds;
@@ -47,8 +48,7 @@ pub use list::QueueEntry;
 pub(crate) use loans::Loan;
 pub use rank::Starting;
 use rank::{Lane, Rank};
-use walk::Obstacle;
-pub use walk::{Room, Started};
+pub use walk::Started;
 
 /// The ScavengerJobs that may start, in lines of equal demand.
 #[derive(Debug, Clone, Default)]
@@ -89,6 +89,28 @@ struct Line {
     told: Option<Obstacle>,
     /// For whom the room is kept that its head does not get.
     kept_for: Option<Key>,
+}
+
+/// Why the head of a line does not start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Obstacle {
+    Room,
+    /// As many start as may at the same time.
+    Starts,
+    /// Its namespace is held.
+    Hold,
+}
+
+/// What is walked through and what is taken from.
+pub struct Room<'a> {
+    /// The nodes.
+    pub capacity: &'a mut Capacity,
+    /// What is in flight.
+    pub promises: &'a mut Promises,
+    /// Settings of the pool.
+    pub settings: &'a Settings,
+    /// The time.
+    pub now: Timestamp,
 }
 
 impl Queue {

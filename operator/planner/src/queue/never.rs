@@ -2,12 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    Line, Queue,
-    fronts::Fronts,
-    rank::Lane,
-    walk::{Room, Walk},
-};
+use super::{Line, Queue, Room, fronts::Fronts, rank::Lane, walk::Walk};
 use crate::capacity::Traits;
 
 impl Queue {

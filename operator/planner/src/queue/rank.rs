@@ -2,9 +2,8 @@
 
 use std::cmp::Reverse;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use super::{hold::HoldId, loans};
 use crate::{
     capacity::Ask,
     values::{Key, Name, ScavengerJob, Settings},
@@ -12,6 +11,20 @@ use crate::{
 
 /// More interruptions than this do not advance any further.
 const MAX_COUNTED_INTERRUPTIONS: u32 = 10;
+
+/// Most work that the end of a loan may cost a borrower that does not save when it is stopped.
+const MOST_LOST: SignedDuration = SignedDuration::from_mins(10);
+
+/// Longest grace period of a borrower: so long the holder may wait for it.
+const MOST_GRACE: SignedDuration = SignedDuration::from_mins(2);
+
+/// True if reserved capacity may be lent to a ScavengerJob: it ends soon when it is stopped, and loses little then. It
+/// saves on SIGTERM, and no attempt has shown otherwise, or it writes a checkpoint every few minutes.
+pub(crate) fn may_borrow(sj: &ScavengerJob) -> bool {
+    let Ok(spec) = &sj.spec else { return false };
+    let loses_little = sj.saves_on_sigterm() || spec.checkpoint_every() <= MOST_LOST;
+    loses_little && spec.grace_period <= MOST_GRACE
+}
 
 /// What is looked at first to put ScavengerJobs in order; the smallest comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +69,7 @@ impl Rank {
             name: sj.key.name.clone(),
             created: sj.creation_time,
             ready_since,
-            borrows: loans::may_borrow(sj),
+            borrows: may_borrow(sj),
             claims: sj.spec.as_ref().map(|spec| spec.claims.as_slice().into()).unwrap_or_default(),
             failed_starts: sj.status.failed_starts,
         }
@@ -66,6 +79,15 @@ impl Rank {
         Key { namespace: self.namespace.clone(), name: self.name.clone() }
     }
 }
+
+/// True if a reservation of the first binds the other.
+pub(super) fn binds(holder: &Rank, other: &Rank) -> bool {
+    other.turn > holder.turn || other.created > holder.turn.waiting_since
+}
+
+/// Number of a namespace that is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct HoldId(pub(super) u64);
 
 /// Number of a line: what its members ask for, whether their last start failed, whether their namespace or claim is held, and
 /// whether reserved capacity may be lent to them.

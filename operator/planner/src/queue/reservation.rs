@@ -27,11 +27,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::{
-    Queue,
+    Queue, Room,
     fronts::Age,
     loans::{Claim, Lent},
-    rank::{Lane, Rank},
-    walk::Room,
+    rank::{Lane, Rank, binds},
 };
 use crate::{capacity::Ask, values::Key};
 
@@ -49,11 +48,6 @@ impl Reservation {
     pub(super) fn binds(&self, other: &Rank) -> bool {
         binds(&self.rank, other)
     }
-}
-
-/// True if a reservation of the first binds the other.
-pub(super) fn binds(holder: &Rank, other: &Rank) -> bool {
-    other.turn > holder.turn || other.created > holder.turn.waiting_since
 }
 
 /// What is kept, and for whom.

@@ -1,9 +1,6 @@
 //! Why a ScavengerJob in the queue waits.
 
-use super::{
-    Queue,
-    walk::{Obstacle, Room},
-};
+use super::{Obstacle, Queue, Room};
 use crate::values::{Explanation, Key, Shortage, Waiting, WaitingReason};
 
 impl Queue {

@@ -5,29 +5,19 @@ use std::{ops::Bound, sync::Arc};
 use jiff::Timestamp;
 
 use super::{
-    Line, Queue,
+    Line, Obstacle, Queue, Room,
     loans::{Claim, Lent, Loan, Return},
     rank::{Lane, Rank, Starting, Turn},
     reservation::{Kept, touched},
 };
 use crate::{
-    capacity::{Ask, Capacity, promises::Promises},
-    values::{Demand, Key, Name, Settings, time::later},
+    capacity::Ask,
+    values::{Demand, Key, Name, time::later},
 };
 
 /// So many heads of lines are looked at again at each walk, in turn, for what they wait for: its numbers change, and to
 /// look at all of them each time would cost more than the walk.
 const RETOLD_PER_WALK: usize = 8;
-
-/// Why the head of a line does not start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Obstacle {
-    Room,
-    /// As many start as may at the same time.
-    Starts,
-    /// Its namespace is held.
-    Hold,
-}
 
 /// A line whose demand fits, with the member that holds a standing reservation, or else with its first.
 #[derive(Debug)]
@@ -113,18 +103,6 @@ struct Progress<'a> {
     kept: Option<Kept<'a>>,
     /// The one for which something is being given back.
     claim: Option<Claim>,
-}
-
-/// What is walked through and what is taken from.
-pub struct Room<'a> {
-    /// The nodes.
-    pub capacity: &'a mut Capacity,
-    /// What is in flight.
-    pub promises: &'a mut Promises,
-    /// Settings of the pool.
-    pub settings: &'a Settings,
-    /// The time.
-    pub now: Timestamp,
 }
 
 impl Queue {
@@ -327,7 +305,8 @@ impl Queue {
     /// What is kept now, and lent.
     fn kept<'a>(&self, loans: &'a [Loan], room: &mut Room<'_>) -> Kept<'a> {
         let reservations = self.reservations(room);
-        let lent = Lent::new(loans, &reservations, room.capacity);
+        let binds = |rank: &Rank| reservations.iter().any(|one| one.binds(rank));
+        let lent = Lent::new(loans, (!reservations.is_empty()).then_some(binds), room.capacity);
         Kept { reservations, lent }
     }
 
