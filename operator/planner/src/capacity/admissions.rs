@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    index::{VIEWS, View},
     named::Namings,
     slab::{Bits, Slab},
+    view::{VIEWS, View},
 };
 use crate::values::{Node, Placement};
 

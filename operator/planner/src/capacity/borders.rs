@@ -2,12 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Capacity, Entry};
+use super::node::Entry;
 use crate::values::Name;
-
-/// So many nodes are kept out of a Job by name at most: each name is a requirement in every pod of every Job. Where more
-/// are closed a Job names the nodes that its pods may go to instead.
-const MAX_CLOSED: usize = 50;
 
 /// True if a new pod must not go to a node of the pool now, although kube-scheduler might choose it. One that is not ready or
 /// cordoned has a taint that keeps pods away: however many of them are closed as well, no Job names them. The taint of memory
@@ -21,9 +17,9 @@ fn is_closed(entry: &Entry) -> bool {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Borders {
     /// Nodes of the pool that are closed to new pods.
-    closed: BTreeSet<Name>,
+    pub(super) closed: BTreeSet<Name>,
     /// Nodes outside the pool with pods of ScavengerJobs on them.
-    outside: BTreeSet<Name>,
+    pub(super) outside: BTreeSet<Name>,
 }
 
 impl Borders {
@@ -50,24 +46,5 @@ impl Borders {
             truth.set(name, entry);
         }
         (truth.closed, truth.outside) == (self.closed.clone(), self.outside.clone())
-    }
-}
-
-impl Capacity {
-    /// Nodes of the pool that a new pod of a ScavengerJob must not go to now, although kube-scheduler might send it there.
-    #[must_use]
-    pub fn nodes_to_avoid(&self) -> &BTreeSet<Name> {
-        &self.borders.closed
-    }
-
-    /// True if more nodes are closed than a Job keeps its pods off by name, so that it names the nodes that the planner chose.
-    pub(crate) fn are_too_many_closed(&self) -> bool {
-        self.borders.closed.len() > MAX_CLOSED
-    }
-
-    /// Nodes outside the pool with pods of ScavengerJobs on them. Without settings every node is outside.
-    #[must_use]
-    pub fn outside(&self) -> &BTreeSet<Name> {
-        &self.borders.outside
     }
 }

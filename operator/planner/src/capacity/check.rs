@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use super::{
     Capacity,
-    own::{Own, OwnGroups},
+    sums::{Own, OwnGroups},
 };
 #[cfg(any(test, feature = "fixtures"))]
-use super::{Entry, index::View, questions::place};
-#[cfg(any(test, feature = "fixtures"))]
-use crate::capacity::ledger::Ledger;
+use super::{ledger::Ledger, node::Entry, questions::place, view::View};
 use crate::values::{Name, resources::Resources};
 
 impl Capacity {

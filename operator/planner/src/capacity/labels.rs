@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Entry;
+use super::node::Entry;
 use crate::values::{Name, Named, Node, Placement};
 
 /// Anybody may write any key into a nodeSelector, and each costs a number for every node that has it. Beyond so many all

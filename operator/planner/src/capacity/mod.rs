@@ -15,15 +15,20 @@ mod index;
 mod labels;
 pub mod ledger;
 mod named;
+mod node;
+mod nodes;
 mod own;
 mod pending;
 #[cfg(any(test, feature = "fixtures"))]
 mod plainly;
 pub mod promises;
 mod questions;
+mod reach;
 mod slab;
+mod sums;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,48 +37,19 @@ use jiff::Timestamp;
 pub use account::Account;
 pub(crate) use account::{compute, without_compute};
 use borders::Borders;
-pub(crate) use groups::Group;
 use groups::Groups;
 pub(crate) use index::Ask;
 pub(crate) use index::Rows;
 use index::{Places, Placing, Whose};
 use labels::Labels;
 use ledger::Ledger;
-use own::{Own, OwnGroups, OwnLimit};
+use node::{Entry, Occupant};
+use own::OwnLimit;
 pub(crate) use questions::{Size, Traits};
+pub(crate) use reach::Group;
+use sums::{Own, OwnGroups};
 
-use crate::values::{Demand, Key, Name, Node, Pod, Settings, resources::Resources};
-
-/// A node and what is on it.
-#[derive(Debug, Clone)]
-struct Entry {
-    node: Option<Node>,
-    /// True if it belongs to the pool now: ordinary pods can go there, so it counts in the sums of the pool, whether it is open
-    /// to ScavengerJobs or not.
-    in_pool: bool,
-    /// True if it belongs to the pool whenever it is ready.
-    eligible: bool,
-    /// Requests of non-terminal pods bound to it, or nominated for it.
-    used: Resources,
-    /// Those of them that belong to no ScavengerJob.
-    ordinary: Resources,
-    /// What pods of ScavengerJobs on it hold beyond what they request.
-    beyond: Resources,
-    /// How it is counted by use; none if it is counted by requests.
-    account: Option<Box<Account>>,
-    /// Up to where it may be filled, if that is its own.
-    own: Option<Box<OwnLimit>>,
-    /// Pods of ScavengerJobs on it that have not ended.
-    scavengers: BTreeSet<Key>,
-    /// What is promised on it, as its group counts it.
-    promised: Resources,
-    /// Number of its group; none if it does not belong to the pool, or there are too many groups.
-    group: Option<usize>,
-    /// Its number in the index.
-    slot: usize,
-    /// True if its labels or taints are not in the index yet.
-    relabelled: bool,
-}
+use crate::values::{Demand, Key, Name, Node, Settings, resources::Resources};
 
 /// What is on a node.
 #[derive(Debug, Clone, Copy)]
@@ -143,56 +119,6 @@ pub struct Capacity {
     epoch: u64,
     /// Rises when room may have appeared.
     version: u64,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-struct Occupant {
-    node: Name,
-    requests: Resources,
-    /// What it holds, if that is more.
-    holds: Option<Box<Resources>>,
-    /// See [`Pod::exclusive_milli`].
-    exclusive_milli: i64,
-    /// UID of its ScavengerJob, if it belongs to one.
-    owner: Option<Name>,
-    /// When it was created.
-    creation_time: Timestamp,
-}
-
-impl Occupant {
-    fn holds(&self) -> &Resources {
-        self.holds.as_deref().unwrap_or(&self.requests)
-    }
-
-    /// What it holds beyond what it requests.
-    fn beyond(&self) -> Resources {
-        self.holds.as_ref().map(|holds| holds.minus(&self.requests)).unwrap_or_default()
-    }
-}
-
-impl Entry {
-    /// True if ScavengerJobs may be added to it.
-    fn is_open(&self) -> bool {
-        self.in_pool && self.node.as_ref().is_some_and(|node| !node.full)
-    }
-
-    fn new(slot: usize) -> Self {
-        Self {
-            node: None,
-            in_pool: false,
-            eligible: false,
-            used: Resources::default(),
-            ordinary: Resources::default(),
-            beyond: Resources::default(),
-            account: None,
-            own: None,
-            scavengers: BTreeSet::new(),
-            promised: Resources::default(),
-            group: None,
-            slot,
-            relabelled: false,
-        }
-    }
 }
 
 impl Capacity {
@@ -343,36 +269,6 @@ impl Capacity {
         }
         self.epoch += 1;
         self.version += 1;
-    }
-
-    /// Takes in a version of a pod.
-    pub fn set_pod(&mut self, pod: &Pod) {
-        let alive = !pod.phase.is_terminal();
-        let ordinary = pod.owner.is_none();
-        // The room a preemptor waits for looks free and is not. Room of a ScavengerJob's pod is in the ledger until
-        // it is bound.
-        let place = pod.node.as_ref().or(pod.nominated_node.as_ref().filter(|_| ordinary));
-        let occupant = place.filter(|_| alive).map(|node| Occupant {
-            node: node.clone(),
-            requests: pod.requests.clone(),
-            holds: pod.limits.clone().filter(|_| !ordinary),
-            exclusive_milli: pod.exclusive_milli,
-            owner: pod.owner.as_ref().map(|(owner, _)| owner.clone()),
-            creation_time: pod.creation_time,
-        });
-        self.occupy(&pod.key, occupant);
-        if alive && place.is_some() && pod.node.is_none() {
-            self.nominated.insert(pod.key.clone());
-        } else {
-            self.nominated.remove(&pod.key);
-        }
-        let waits = alive
-            && place.is_none()
-            && ordinary
-            && !pod.gated
-            && pod.deletion_requested.is_none()
-            && pending::holds_capacity(pod);
-        self.set_pending(&pod.key, waits.then_some((&pod.requests, &pod.placement)));
     }
 
     /// Takes a pod away.

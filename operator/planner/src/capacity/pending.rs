@@ -6,10 +6,7 @@
 //! thing that fails. It looks at capacity after taints and node affinity, and before volumes, other pods and topology. So
 //! where it names no lack of capacity for any node, every node that the pod may go to has enough.
 
-use super::{
-    Capacity,
-    index::{View, Whose},
-};
+use super::{Capacity, index::Whose, node::Occupant, view::View};
 use crate::values::{Demand, Key, Placement, Pod, resources::Resources};
 
 /// True if a pending ordinary pod holds capacity.
@@ -33,6 +30,36 @@ fn names_a_lack(message: &str) -> bool {
 }
 
 impl Capacity {
+    /// Takes in a version of a pod.
+    pub fn set_pod(&mut self, pod: &Pod) {
+        let alive = !pod.phase.is_terminal();
+        let ordinary = pod.owner.is_none();
+        // The room a preemptor waits for looks free and is not. Room of a ScavengerJob's pod is in the ledger until
+        // it is bound.
+        let place = pod.node.as_ref().or(pod.nominated_node.as_ref().filter(|_| ordinary));
+        let occupant = place.filter(|_| alive).map(|node| Occupant {
+            node: node.clone(),
+            requests: pod.requests.clone(),
+            holds: pod.limits.clone().filter(|_| !ordinary),
+            exclusive_milli: pod.exclusive_milli,
+            owner: pod.owner.as_ref().map(|(owner, _)| owner.clone()),
+            creation_time: pod.creation_time,
+        });
+        self.occupy(&pod.key, occupant);
+        if alive && place.is_some() && pod.node.is_none() {
+            self.nominated.insert(pod.key.clone());
+        } else {
+            self.nominated.remove(&pod.key);
+        }
+        let waits = alive
+            && place.is_none()
+            && ordinary
+            && !pod.gated
+            && pod.deletion_requested.is_none()
+            && holds_capacity(pod);
+        self.set_pending(&pod.key, waits.then_some((&pod.requests, &pod.placement)));
+    }
+
     /// A pod waits for a node with these requests, or waits no longer.
     pub(super) fn set_pending(&mut self, key: &Key, asks_for: Option<(&Resources, &Placement)>) {
         if asks_for.is_none() && !self.pending.contains_key(key) {

@@ -3,16 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Capacity, Entry,
-    groups::{self, Sums},
-    index::View,
+    Capacity, groups,
+    ledger::Ledger,
+    node::Entry,
     questions::{self, OF_PART, WHERE, not_placed, place},
+    sums::Sums,
+    view::View,
 };
-use crate::values::Shortage;
-use crate::{
-    capacity::ledger::Ledger,
-    values::{Demand, Name, Node, Placement, Settings, Taint, resources::Resources},
-};
+use crate::values::{Demand, Name, Node, Placement, Settings, Shortage, Taint, resources::Resources};
 
 impl Capacity {
     /// Why a demand would not fit even if nothing else ran and every node of the pool were ready; none if it would.

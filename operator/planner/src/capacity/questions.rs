@@ -4,16 +4,15 @@ use scavenger_vocabulary::number_of;
 
 use super::{
     Capacity,
-    groups::Sums,
-    index::{Ask, Rows, View},
-    own::{self, Own},
+    index::{Ask, Rows},
+    ledger::Ledger,
+    own,
+    sums::{Own, Sums},
+    view::View,
 };
-use crate::{
-    capacity::ledger::Ledger,
-    values::{
-        Demand, Name, Node, Settings, Shortage,
-        resources::{Amount, Resources},
-    },
+use crate::values::{
+    Demand, Name, Node, Settings, Shortage,
+    resources::{Amount, Resources},
 };
 
 /// What all pods of a demand ask for together, of what everybody asks for.

@@ -44,6 +44,32 @@ impl Bits {
     }
 }
 
+/// A set of groups by their numbers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Reach(u64);
+
+impl Reach {
+    pub(super) fn contains(self, group: usize) -> bool {
+        self.0 >> group & 1 == 1
+    }
+
+    pub(super) fn is_within(self, other: Self) -> bool {
+        self.0 & !other.0 == 0
+    }
+
+    pub(super) fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) fn add(&mut self, group: usize) {
+        self.0 |= 1 << group;
+    }
+}
+
 /// Values under numbers that stay the same.
 #[derive(Debug, Clone)]
 pub(super) struct Slab<T> {

@@ -1,9 +1,9 @@
 //! Names of resources: only those that a node has cost something.
 
-use super::{index::View, *};
+use super::{view::View, *};
 use crate::{
     fixtures::{node, pod, settings, sj},
-    values::{Expression, NodeTerm, Operator, Placement},
+    values::{Expression, NodeTerm, Operator, Placement, Pod},
 };
 
 fn asking_for(names: usize) -> Pod {

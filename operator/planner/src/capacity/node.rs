@@ -1,0 +1,181 @@
+//! A node and what is on it, and what of that counts.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::{
+    account::{Account, compute, smaller, with_compute},
+    own::OwnLimit,
+    view::Rooms,
+};
+use crate::values::{
+    Key, Name, Node,
+    resources::{PODS, Resources},
+};
+
+/// A node and what is on it.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) node: Option<Node>,
+    /// True if it belongs to the pool now: ordinary pods can go there, so it counts in the sums of the pool, whether it is open
+    /// to ScavengerJobs or not.
+    pub(super) in_pool: bool,
+    /// True if it belongs to the pool whenever it is ready.
+    pub(super) eligible: bool,
+    /// Requests of non-terminal pods bound to it, or nominated for it.
+    pub(super) used: Resources,
+    /// Those of them that belong to no ScavengerJob.
+    pub(super) ordinary: Resources,
+    /// What pods of ScavengerJobs on it hold beyond what they request.
+    pub(super) beyond: Resources,
+    /// How it is counted by use; none if it is counted by requests.
+    pub(super) account: Option<Box<Account>>,
+    /// Up to where it may be filled, if that is its own.
+    pub(super) own: Option<Box<OwnLimit>>,
+    /// Pods of ScavengerJobs on it that have not ended.
+    pub(super) scavengers: BTreeSet<Key>,
+    /// What is promised on it, as its group counts it.
+    pub(super) promised: Resources,
+    /// Number of its group; none if it does not belong to the pool, or there are too many groups.
+    pub(super) group: Option<usize>,
+    /// Its number in the index.
+    pub(super) slot: usize,
+    /// True if its labels or taints are not in the index yet.
+    pub(super) relabelled: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Occupant {
+    pub(super) node: Name,
+    pub(super) requests: Resources,
+    /// What it holds, if that is more.
+    pub(super) holds: Option<Box<Resources>>,
+    /// See [`Pod::exclusive_milli`](crate::values::Pod::exclusive_milli).
+    pub(super) exclusive_milli: i64,
+    /// UID of its ScavengerJob, if it belongs to one.
+    pub(super) owner: Option<Name>,
+    /// When it was created.
+    pub(super) creation_time: Timestamp,
+}
+
+impl Occupant {
+    pub(super) fn holds(&self) -> &Resources {
+        self.holds.as_deref().unwrap_or(&self.requests)
+    }
+
+    /// What it holds beyond what it requests.
+    pub(super) fn beyond(&self) -> Resources {
+        self.holds.as_ref().map(|holds| holds.minus(&self.requests)).unwrap_or_default()
+    }
+}
+
+impl Entry {
+    /// True if ScavengerJobs may be added to it.
+    pub(super) fn is_open(&self) -> bool {
+        self.in_pool && self.node.as_ref().is_some_and(|node| !node.full)
+    }
+
+    pub(super) fn new(slot: usize) -> Self {
+        Self {
+            node: None,
+            in_pool: false,
+            eligible: false,
+            used: Resources::default(),
+            ordinary: Resources::default(),
+            beyond: Resources::default(),
+            account: None,
+            own: None,
+            scavengers: BTreeSet::new(),
+            promised: Resources::default(),
+            group: None,
+            slot,
+            relabelled: false,
+        }
+    }
+}
+
+impl Entry {
+    /// True if its group has thresholds of its own.
+    pub(super) fn is_in_own_group(&self) -> bool {
+        self.own.as_ref().is_some_and(|own| own.group.is_some())
+    }
+
+    /// What ordinary pods take of the node.
+    pub(super) fn counted_ordinary(&self) -> Resources {
+        match &self.account {
+            None => self.ordinary.clone(),
+            Some(account) => with_compute(&self.ordinary, &account.expected),
+        }
+    }
+
+    /// What all pods take of the node.
+    pub(super) fn counted(&self) -> Resources {
+        let mut counted = self.used.plus(&self.beyond);
+        if let Some(account) = &self.account {
+            counted.subtract(&compute(&self.ordinary));
+            counted.add(&account.expected);
+            counted.memory_bytes -= account.spares.values().sum::<i64>();
+        }
+        counted
+    }
+
+    /// The cpu and memory that the pool's headroom does not look at, of what the node has and of what is taken of it: all of
+    /// a node that is counted by use, and what ScavengerJobs hold beyond what they request. That is in nobody's way. Of a node
+    /// in a group with thresholds of its own it looks at nothing: the group has headroom of its own.
+    pub(super) fn by_use(&self) -> Option<(Resources, Resources)> {
+        let node = self.node.as_ref()?;
+        if self.is_in_own_group() {
+            return Some((node.allocatable.clone(), self.counted()));
+        }
+        match &self.account {
+            Some(_) => Some((compute(&node.allocatable), compute(&self.counted()))),
+            None if self.beyond == Resources::default() => None,
+            None => Some((Resources::default(), compute(&self.beyond))),
+        }
+    }
+
+    /// What is free in each view of each table.
+    pub(super) fn rooms(&self, promised: Option<&Resources>, by_use: bool) -> Rooms {
+        let Some(node) = &self.node else { return Default::default() };
+        let left = |whole: &Resources, taken: &Resources| {
+            let mut free = whole.minus(taken);
+            if let Some(promised) = promised {
+                free.subtract(promised);
+            }
+            free
+        };
+        // As far as it may be filled at all: what ordinary pods wait for may take the whole node.
+        let fillable = self.own.as_ref().map_or(&node.allocatable, |own| &own.limit);
+        let most = self.own.as_ref().map_or(&node.allocatable, |own| &own.most);
+        let without = self.is_open().then(|| node.allocatable.minus(&self.ordinary));
+        let now = self.is_open().then(|| left(fillable, &self.used.plus(&self.beyond)));
+        let Some(account) = &self.account else {
+            if !by_use {
+                let empty = self.eligible.then(|| node.allocatable.clone());
+                return [now, without, empty, None, None, None];
+            }
+            // Only ScavengerJobs are asked whether they ever fit: gangs, too, stay below what the node may be filled to.
+            let empty = self.eligible.then(|| most.clone());
+            let chosen_without = self.is_open().then(|| fillable.minus(&self.ordinary));
+            return [now.clone(), without, empty.clone(), now, chosen_without, empty];
+        };
+        let most_pods = |mut free: Resources, most: i64| {
+            free.pods = free.pods.min(most);
+            free
+        };
+        let limit = with_compute(fillable, &account.limit);
+        let there = i64::try_from(self.scavengers.len()).unwrap_or(i64::MAX);
+        let promised_pods = promised.map_or(0, |promised| promised.get(PODS));
+        let pods_left = account.most_pods - there - promised_pods;
+        let by_use_now = self
+            .is_open()
+            .then(|| most_pods(left(&limit, &self.counted()), pods_left))
+            .filter(|_| account.open);
+        let by_use_without =
+            self.is_open().then(|| most_pods(limit.minus(&self.counted_ordinary()), account.most_pods));
+        let empty = self.eligible.then(|| most_pods(with_compute(most, &account.most), account.most_pods));
+        let both = now.zip(by_use_now.as_ref()).map(|(now, by_use)| smaller(&now, by_use));
+        [both, without, empty.clone(), by_use_now, by_use_without, empty]
+    }
+}

@@ -1,0 +1,182 @@
+//! What others ask about single nodes: how they are counted, how far they may be filled, and whether they take pods.
+
+use std::collections::BTreeSet;
+
+use super::ledger::Ledger;
+use super::{
+    Capacity,
+    account::{Account, without_compute},
+    node::{Entry, Occupant},
+    sums::Own,
+    view::{Table, View},
+};
+use crate::values::{Demand, Key, Name, Settings, resources::Resources};
+
+/// So many nodes are kept out of a Job by name at most: each name is a requirement in every pod of every Job. Where more
+/// are closed a Job names the nodes that its pods may go to instead.
+const MAX_CLOSED: usize = 50;
+
+impl Capacity {
+    /// Takes in how a node is counted.
+    pub(crate) fn set_account(&mut self, node: &Name, account: Option<Account>) {
+        let known = self.nodes.get(node).map(|entry| entry.account.as_deref());
+        if known.is_none_or(|known| known == account.as_ref()) {
+            return;
+        }
+        // Something else may never fit now, or fit after all.
+        let at_best =
+            |account: Option<&Account>| account.map(|account| (account.most.clone(), account.most_pods));
+        let is_other_at_best = at_best(known.flatten()) != at_best(account.as_ref());
+        self.change_node(node, |entry| entry.account = account.map(Box::new));
+        self.version += 1;
+        self.epoch += u64::from(is_other_at_best);
+    }
+
+    /// How a node is counted by use; none if it is counted by requests.
+    pub(crate) fn account(&self, node: &Name) -> Option<&Account> {
+        self.nodes.get(node)?.account.as_deref()
+    }
+
+    /// The node on which a pod of a ScavengerJob is, and what it holds there.
+    pub(crate) fn held_by(&self, pod: &Key) -> Option<(&Name, &Resources)> {
+        let occupant = self.occupants.get(pod).filter(|occupant| occupant.owner.is_some())?;
+        Some((&occupant.node, occupant.holds()))
+    }
+
+    /// True if a pod is on a node whose ScavengerJob was started by what is used.
+    pub(crate) fn is_shared_by_use(&self, node: &Name) -> bool {
+        self.scavenger_pods(node).any(|pod| pod.holds != pod.requests)
+    }
+
+    /// What ordinary pods request on a node.
+    pub(crate) fn requested_by_ordinary(&self, node: &Name) -> Resources {
+        self.nodes.get(node).map(|entry| entry.ordinary.clone()).unwrap_or_default()
+    }
+
+    /// What a ScavengerJob of one pod may take of a node of the pool.
+    pub(crate) fn free_for_one_pod(&self, node: &Name, ledger: &Ledger) -> Resources {
+        let Some(entry) = self.nodes.get(node) else { return Resources::default() };
+        let view = if self.chooses_nodes { Table::Usage } else { Table::Requests } as usize * View::ALL.len();
+        let rooms = entry.rooms(ledger.promised(node), self.chooses_nodes);
+        rooms.into_iter().nth(view + View::Now as usize).flatten().unwrap_or_default()
+    }
+
+    /// What pods on a node request, and what is promised on it.
+    pub(crate) fn taken_of(&self, node: &Name, ledger: &Ledger) -> Resources {
+        let mut used = self.nodes.get(node).map(|entry| entry.used.clone()).unwrap_or_default();
+        if let Some(promised) = ledger.promised(node) {
+            used.add(promised);
+        }
+        used
+    }
+
+    /// What all pods take of a node, as it is counted.
+    pub(crate) fn counted_on(&self, node: &Name) -> Resources {
+        self.nodes.get(node).map(Entry::counted).unwrap_or_default()
+    }
+
+    /// True if the planner chooses the node for a ScavengerJob, and not kube-scheduler: by what is really used, because nodes
+    /// have limits of their own, or because nothing but the name of a node keeps a gang together.
+    pub(crate) fn chooses_node(&self, demand: &Demand) -> bool {
+        demand.placement.one_node || self.chooses_nodes && demand.may_go_by_use()
+    }
+
+    /// What the pool has, and what pods use of it that are bound to its nodes, without cpu and memory of the nodes that are
+    /// counted by use: these are looked after one by one.
+    pub(crate) fn counted_by_requests(&self, used: &Resources) -> (Resources, Resources) {
+        let (whole, taken) = &self.by_use;
+        (self.allocatable.minus(whole), used.minus(taken))
+    }
+
+    /// What an occupant adds to what is counted on its node.
+    pub(super) fn counted_of(&self, occupant: &Occupant) -> Resources {
+        // Headroom of the pool looks at nothing of it.
+        if self.nodes.get(&occupant.node).is_some_and(Entry::is_in_own_group) {
+            return Resources::default();
+        }
+        let by_use = occupant.owner.is_none() && self.account(&occupant.node).is_some();
+        match by_use {
+            true => without_compute(&occupant.requests),
+            false => occupant.holds().clone(),
+        }
+    }
+
+    /// How far ScavengerJobs may fill the pool now.
+    #[must_use]
+    pub fn limit(&self, settings: &Settings) -> Resources {
+        self.own.limit(settings, &self.allocatable)
+    }
+
+    /// The groups with what their nodes have and what pods use of it, as the headroom of a group counts it.
+    pub(crate) fn own_groups(&self) -> impl Iterator<Item = (usize, &Resources, &Resources)> {
+        self.own_groups.0.iter().map(|(number, group)| (*number, &group.allocatable, &group.used))
+    }
+
+    /// What pods use of a group that are bound to its nodes.
+    pub(crate) fn used_by_bound_in_own(&self, group: usize) -> Resources {
+        let mut used = self.own_groups.0.get(&group).map(|group| group.used.clone()).unwrap_or_default();
+        for occupant in self.nominated.iter().filter_map(|pod| self.occupants.get(pod)) {
+            if self.is_in_own(&occupant.node, group) {
+                let by_use = self.account(&occupant.node).is_some();
+                let requests = &occupant.requests;
+                used.subtract(&if by_use { without_compute(requests) } else { requests.clone() });
+            }
+        }
+        used
+    }
+
+    /// True if the node is of this group, and takes pods now.
+    pub(crate) fn is_in_own(&self, node: &Name, group: usize) -> bool {
+        let entry = self.nodes.get(node).filter(|entry| entry.in_pool);
+        entry.and_then(|entry| entry.own.as_ref()).is_some_and(|own| own.group == Some(group))
+    }
+
+    /// True if nodes have limits of their own: then kube-scheduler, which knows none, never chooses.
+    pub(crate) fn has_limits_of_nodes(&self) -> bool {
+        self.own_eligible != Own::default()
+    }
+
+    /// Checks that what was promised is within the limits of nodes, where pods that are bound leave that to choose.
+    ///
+    /// # Errors
+    /// What is beyond the limit of which node.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub(crate) fn check_limits_of_nodes(&self, ledger: &Ledger) -> Result<(), String> {
+        for (name, entry) in &self.nodes {
+            let Some((own, promised)) = entry.own.as_ref().zip(ledger.promised(name)) else { continue };
+            // By use the account has the limit of cpu and memory.
+            if entry.account.is_some() {
+                continue;
+            }
+            let used = entry.used.plus(promised);
+            let beyond = promised
+                .iter()
+                .find(|(resource, amount)| *amount > 0 && used.get(resource) > own.limit.get(resource));
+            if let Some((resource, _)) = beyond {
+                return Err(format!(
+                    "{} {resource} of node {name} are used or promised, beyond its limit of {}",
+                    used.get(resource),
+                    own.limit.get(resource)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Nodes of the pool that a new pod of a ScavengerJob must not go to now, although kube-scheduler might send it there.
+    #[must_use]
+    pub fn nodes_to_avoid(&self) -> &BTreeSet<Name> {
+        &self.borders.closed
+    }
+
+    /// True if more nodes are closed than a Job keeps its pods off by name, so that it names the nodes that the planner chose.
+    pub(crate) fn are_too_many_closed(&self) -> bool {
+        self.borders.closed.len() > MAX_CLOSED
+    }
+
+    /// Nodes outside the pool with pods of ScavengerJobs on them. Without settings every node is outside.
+    #[must_use]
+    pub fn outside(&self) -> &BTreeSet<Name> {
+        &self.borders.outside
+    }
+}
