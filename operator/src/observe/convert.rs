@@ -239,7 +239,6 @@ pub(crate) fn node(object: &ApiNode) -> Node {
             })
             .collect(),
         usable: ready && schedulable && pressure.is_none() && !is_true("NetworkUnavailable"),
-        full: false,
         ready,
         pressure: pressure.map(Name::from),
     }

@@ -5,14 +5,6 @@ use std::collections::BTreeSet;
 use super::node::Entry;
 use crate::values::Name;
 
-/// True if a new pod must not go to a node of the pool now, although kube-scheduler might choose it. One that is not ready or
-/// cordoned has a taint that keeps pods away: however many of them are closed as well, no Job names them. The taint of memory
-/// pressure keeps no pod away where an admission plugin lets pods with requests tolerate it.
-fn is_closed(entry: &Entry) -> bool {
-    let Some(node) = entry.node.as_ref().filter(|node| entry.eligible && node.full) else { return false };
-    node.usable || node.ready && node.pressure.is_some()
-}
-
 /// The nodes where new pods, or any pods, of ScavengerJobs must not be; kept up to date change by change.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Borders {
@@ -25,10 +17,9 @@ pub(super) struct Borders {
 impl Borders {
     /// Takes in what became of a node.
     pub(super) fn set(&mut self, name: &Name, entry: &Entry) {
-        let closed = is_closed(entry);
         // Of a node that is gone nothing is known; its pods are deleted by the garbage collector.
         let outside = entry.node.is_some() && !entry.eligible && !entry.scavengers.is_empty();
-        for (set, is_in) in [(&mut self.closed, closed), (&mut self.outside, outside)] {
+        for (set, is_in) in [(&mut self.closed, entry.is_to_avoid), (&mut self.outside, outside)] {
             if is_in != set.contains(name) {
                 if is_in {
                     set.insert(name.clone())

@@ -25,6 +25,7 @@ pub mod promises;
 mod questions;
 mod reach;
 mod slab;
+mod state;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -44,9 +45,10 @@ use index::{Places, Placing, Whose};
 use labels::Labels;
 use ledger::Ledger;
 use node::{Entry, Occupant};
-use own::OwnLimit;
 pub(crate) use questions::{Size, Traits};
 pub(crate) use reach::Group;
+pub(crate) use state::Closed;
+use state::NodeState;
 use sums::{Own, OwnGroups};
 
 use crate::values::{Demand, Key, Name, Node, Settings, resources::Resources};
@@ -108,6 +110,8 @@ pub struct Capacity {
     places: Places,
     labels: Labels,
     borders: Borders,
+    /// Nodes that are closed to ScavengerJobs, whether they are there or not.
+    closed: BTreeMap<Name, Closed>,
     groups: Groups,
     /// The epoch in which it was found out what the demands reach.
     reached: u64,
@@ -130,7 +134,7 @@ impl Capacity {
         if known == Some(&node) {
             return;
         }
-        let eligible = settings.is_some_and(|settings| settings.include(&node));
+        let state = NodeState::of(&node, settings, self.closed.contains_key(&name));
         let was_eligible = self.nodes.get(&name).is_some_and(|entry| entry.eligible);
         // Whether a node is ready has no say in "never fits". Other labels concern only those whom it lets in now, or no
         // longer; see `take_readmitted`.
@@ -139,7 +143,7 @@ impl Capacity {
                 |node: &Node| node.taints.iter().filter(|taint| !taint.passes()).cloned().collect::<Vec<_>>();
             (&known.allocatable, lasting(known)) == (&node.allocatable, lasting(&node))
         };
-        if eligible != was_eligible || !known.is_some_and(same) {
+        if state.eligible != was_eligible || !known.is_some_and(same) {
             self.epoch += 1;
         }
         let admits_others =
@@ -147,10 +151,8 @@ impl Capacity {
         self.version += 1;
         let mut before = None;
         self.change_node(&name, |entry| {
-            entry.eligible = eligible;
-            entry.in_pool = entry.eligible && node.usable;
+            entry.state = state;
             entry.group = None;
-            entry.own = settings.filter(|_| eligible).and_then(|settings| OwnLimit::of(&node, settings));
             entry.relabelled |= admits_others;
             before = entry.node.replace(node);
         });
@@ -172,14 +174,29 @@ impl Capacity {
         self.version += 1;
         let mut before = None;
         self.change_node(name, |entry| {
-            entry.in_pool = false;
-            entry.eligible = false;
+            entry.state = NodeState::default();
             entry.group = None;
-            entry.own = None;
             entry.relabelled = true;
             before = entry.node.take();
         });
         self.relabel(name, before.as_ref());
+    }
+
+    /// Closes a node to ScavengerJobs, or opens it. Other pods go there all the same.
+    pub(crate) fn set_closed(&mut self, name: &Name, closed: Option<Closed>, settings: Option<&Settings>) {
+        let is_closed = closed.is_some();
+        let was_closed = match closed {
+            Some(why) => self.closed.insert(name.clone(), why).is_some(),
+            None => self.closed.remove(name).is_some(),
+        };
+        if is_closed == was_closed || self.node(name).is_none() {
+            return;
+        }
+        self.version += 1;
+        self.change_node(name, |entry| {
+            let node = entry.node.as_ref();
+            entry.state = node.map(|node| NodeState::of(node, settings, is_closed)).unwrap_or_default();
+        });
     }
 
     /// Changes what is known of a node and keeps up the totals. An entry that says nothing any longer goes.
@@ -256,15 +273,11 @@ impl Capacity {
         });
         let names: Vec<Name> = self.nodes.keys().cloned().collect();
         for name in names {
+            let is_closed = self.closed.contains_key(&name);
             self.change_node(&name, |entry| {
-                entry.eligible = match (&entry.node, settings) {
-                    (Some(node), Some(settings)) => settings.include(node),
-                    _ => false,
-                };
-                entry.in_pool = entry.eligible && entry.node.as_ref().is_some_and(|node| node.usable);
+                let node = entry.node.as_ref();
+                entry.state = node.map(|node| NodeState::of(node, settings, is_closed)).unwrap_or_default();
                 entry.group = None;
-                let node = entry.node.as_ref().filter(|_| entry.eligible).zip(settings);
-                entry.own = node.and_then(|(node, settings)| OwnLimit::of(node, settings));
             });
         }
         self.epoch += 1;
@@ -449,7 +462,8 @@ impl Capacity {
         used
     }
 
-    /// True if the node belongs to the pool now.
+    /// True if the node belongs to the pool now, and takes new pods: it is not cordoned, gone, or tainted beyond what the pool
+    /// tolerates.
     #[must_use]
     pub fn is_in_pool(&self, name: &Name) -> bool {
         self.nodes.get(name).is_some_and(|entry| entry.in_pool)
@@ -464,14 +478,6 @@ impl Capacity {
     #[must_use]
     pub fn is_ready(&self, name: &Name) -> bool {
         self.nodes.get(name).and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.ready)
-    }
-
-    /// True if the node takes new pods, as far as its administrators have a say: it belongs to the pool, and is neither
-    /// cordoned nor gone nor tainted beyond what the pool tolerates.
-    #[must_use]
-    pub fn is_open(&self, name: &Name) -> bool {
-        let entry = self.nodes.get(name).filter(|entry| entry.eligible);
-        entry.and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.usable)
     }
 
     /// Ordinary pods that are bound to a node or nominated for one, what they request of all and of cores of their own, and

@@ -1,12 +1,12 @@
 //! A node and what is on it, and what of that counts.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Deref};
 
 use jiff::Timestamp;
 
 use super::{
     account::{Account, compute, smaller, with_compute},
-    own::OwnLimit,
+    state::NodeState,
     view::Rooms,
 };
 use crate::values::{
@@ -18,11 +18,8 @@ use crate::values::{
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) node: Option<Node>,
-    /// True if it belongs to the pool now: ordinary pods can go there, so it counts in the sums of the pool, whether it is open
-    /// to ScavengerJobs or not.
-    pub(super) in_pool: bool,
-    /// True if it belongs to the pool whenever it is ready.
-    pub(super) eligible: bool,
+    /// How it stands.
+    pub(super) state: NodeState,
     /// Requests of non-terminal pods bound to it, or nominated for it.
     pub(super) used: Resources,
     /// Those of them that belong to no ScavengerJob.
@@ -31,8 +28,6 @@ pub(super) struct Entry {
     pub(super) beyond: Resources,
     /// How it is counted by use; none if it is counted by requests.
     pub(super) account: Option<Box<Account>>,
-    /// Up to where it may be filled, if that is its own.
-    pub(super) own: Option<Box<OwnLimit>>,
     /// Pods of ScavengerJobs on it that have not ended.
     pub(super) scavengers: BTreeSet<Key>,
     /// What is promised on it, as its group counts it.
@@ -70,22 +65,24 @@ impl Occupant {
     }
 }
 
-impl Entry {
-    /// True if ScavengerJobs may be added to it.
-    pub(super) fn is_open(&self) -> bool {
-        self.in_pool && self.node.as_ref().is_some_and(|node| !node.full)
-    }
+/// What is asked of a node is mostly how it stands.
+impl Deref for Entry {
+    type Target = NodeState;
 
+    fn deref(&self) -> &NodeState {
+        &self.state
+    }
+}
+
+impl Entry {
     pub(super) fn new(slot: usize) -> Self {
         Self {
             node: None,
-            in_pool: false,
-            eligible: false,
+            state: NodeState::default(),
             used: Resources::default(),
             ordinary: Resources::default(),
             beyond: Resources::default(),
             account: None,
-            own: None,
             scavengers: BTreeSet::new(),
             promised: Resources::default(),
             group: None,
@@ -98,7 +95,7 @@ impl Entry {
 impl Entry {
     /// True if its group has thresholds of its own.
     pub(super) fn is_in_own_group(&self) -> bool {
-        self.own.as_ref().is_some_and(|own| own.group.is_some())
+        self.limit.as_ref().is_some_and(|own| own.group.is_some())
     }
 
     /// What ordinary pods take of the node.
@@ -146,8 +143,8 @@ impl Entry {
             free
         };
         // As far as it may be filled at all: what ordinary pods wait for may take the whole node.
-        let fillable = self.own.as_ref().map_or(&node.allocatable, |own| &own.limit);
-        let most = self.own.as_ref().map_or(&node.allocatable, |own| &own.most);
+        let fillable = self.limit.as_ref().map_or(&node.allocatable, |own| &own.limit);
+        let most = self.limit.as_ref().map_or(&node.allocatable, |own| &own.most);
         let without = self.is_open().then(|| node.allocatable.minus(&self.ordinary));
         let now = self.is_open().then(|| left(fillable, &self.used.plus(&self.beyond)));
         let Some(account) = &self.account else {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::ledger::Ledger;
 use super::{
-    Capacity,
+    Capacity, Closed,
     account::{Account, without_compute},
     node::{Entry, Occupant},
     sums::Own,
@@ -128,7 +128,7 @@ impl Capacity {
     /// True if the node is of this group, and takes pods now.
     pub(crate) fn is_in_own(&self, node: &Name, group: usize) -> bool {
         let entry = self.nodes.get(node).filter(|entry| entry.in_pool);
-        entry.and_then(|entry| entry.own.as_ref()).is_some_and(|own| own.group == Some(group))
+        entry.and_then(|entry| entry.limit.as_ref()).is_some_and(|own| own.group == Some(group))
     }
 
     /// True if nodes have limits of their own: then kube-scheduler, which knows none, never chooses.
@@ -143,7 +143,7 @@ impl Capacity {
     #[cfg(any(test, feature = "fixtures"))]
     pub(crate) fn check_limits_of_nodes(&self, ledger: &Ledger) -> Result<(), String> {
         for (name, entry) in &self.nodes {
-            let Some((own, promised)) = entry.own.as_ref().zip(ledger.promised(name)) else { continue };
+            let Some((own, promised)) = entry.limit.as_ref().zip(ledger.promised(name)) else { continue };
             // By use the account has the limit of cpu and memory.
             if entry.account.is_some() {
                 continue;
@@ -167,6 +167,14 @@ impl Capacity {
     #[must_use]
     pub fn nodes_to_avoid(&self) -> &BTreeSet<Name> {
         &self.borders.closed
+    }
+
+    /// Nodes on which containers could not be started, and why.
+    pub(crate) fn closed_for_starts(&self) -> impl Iterator<Item = (&Name, &str)> {
+        self.closed.iter().filter_map(|(node, closed)| match closed {
+            Closed::Starts(why) => Some((node, why.as_str())),
+            Closed::Memory => None,
+        })
     }
 
     /// True if more nodes are closed than a Job keeps its pods off by name, so that it names the nodes that the planner chose.

@@ -86,7 +86,7 @@ pub(super) struct Own {
 
 impl Own {
     pub(super) fn change(&mut self, entry: &Entry, change: fn(&mut Resources, &Resources)) {
-        if let Some((node, own)) = entry.node.as_ref().zip(entry.own.as_ref()) {
+        if let Some((node, own)) = entry.node.as_ref().zip(entry.limit.as_ref()) {
             change(&mut self.whole, &node.allocatable);
             change(&mut self.limit, &own.limit);
             change(&mut self.most, &own.most);
@@ -140,7 +140,7 @@ pub(super) struct OwnGroups(pub(super) BTreeMap<usize, OfGroup>);
 
 impl OwnGroups {
     pub(super) fn change(&mut self, entry: &Entry, change: fn(&mut Resources, &Resources)) {
-        let Some(group) = entry.own.as_ref().and_then(|own| own.group) else { return };
+        let Some(group) = entry.limit.as_ref().and_then(|own| own.group) else { return };
         let of_group = self.0.entry(group).or_default();
         of_group.change(entry, change);
         if *of_group == OfGroup::default() {

@@ -136,5 +136,5 @@ pub fn counts(known: &Known<'_>, ending: &Ending) -> bool {
     }
     let pod = ending.disruption.as_ref().and_then(|disruption| known.pods.get(&disruption.pod));
     let node = pod.and_then(|pod| pod.node.as_ref());
-    node.is_some_and(|node| !known.capacity.is_open(node))
+    node.is_some_and(|node| !known.capacity.is_in_pool(node))
 }

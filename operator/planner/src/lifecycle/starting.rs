@@ -77,7 +77,7 @@ fn chosen_nodes(known: &Known<'_>, attempt: &Attempt) -> Result<Option<Vec<Name>
         None => return Ok(None),
     };
     let takes_pods =
-        |node: &Name| known.capacity.is_open(node) && !known.capacity.nodes_to_avoid().contains(node);
+        |node: &Name| known.capacity.is_in_pool(node) && !known.capacity.nodes_to_avoid().contains(node);
     match nodes.iter().find(|node| !takes_pods(node)) {
         Some(node) => Err(format!("node {node}, which was chosen for it, takes no new pods now")),
         // After a restart, if there was no capacity for it any more.

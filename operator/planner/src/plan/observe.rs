@@ -6,10 +6,9 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
+    capacity::Closed,
     facts::seen::SeenPod,
-    values::{
-        Access, Key, LiveReport, Name, Node, Observation, Phase, Pod, PodUsage, ScavengerJob, Settings,
-    },
+    values::{Access, Key, LiveReport, Name, Observation, Phase, Pod, PodUsage, ScavengerJob, Settings},
 };
 
 impl Planner {
@@ -46,8 +45,7 @@ impl Planner {
                     self.forget_pod(&pod);
                 }
             }
-            Observation::Node(mut node) => {
-                node.full = self.is_full(&node.name);
+            Observation::Node(node) => {
                 self.node_use.touch(&node.name);
                 self.causes.node_pressure.set_node(&node);
                 if self.capacity.is_ready(&node.name) != node.ready {
@@ -157,19 +155,12 @@ impl Planner {
         self.asked.remove(key);
     }
 
-    /// True if no ScavengerJob may be added to a node for now, although it could take pods.
-    fn is_full(&self, node: &Name) -> bool {
-        self.causes.measured_memory.is_full(node) || self.start_failures.is_closed(node)
-    }
-
-    /// Takes in that these nodes became full, or are not full any more.
+    /// Takes in that these nodes are closed to ScavengerJobs now, or not any more.
     pub(crate) fn close_or_open(&mut self, nodes: &[Name]) {
-        for name in nodes {
-            let full = self.is_full(name);
-            let node = self.capacity.node(name).map(|room| room.node.clone());
-            if let Some(node) = node {
-                self.capacity.set_node(Node { full, ..node }, self.settings.as_ref().ok());
-            }
+        for node in nodes {
+            let starts = self.start_failures.why_closed(node).map(|why| Closed::Starts(why.to_owned()));
+            let memory = || self.causes.measured_memory.is_full(node).then_some(Closed::Memory);
+            self.capacity.set_closed(node, starts.or_else(memory), self.settings.as_ref().ok());
         }
     }
 

@@ -46,7 +46,7 @@ impl Planner {
             longest_deletion: self.seen.longest_deletion(),
             unsupported_pods: unsupported.filter(|_| serves).collect(),
             nodes_to_avoid: self.capacity.nodes_to_avoid(),
-            closed_nodes: self.start_failures.closed().collect(),
+            closed_nodes: self.capacity.closed_for_starts().collect(),
             without_supervisor: settings
                 .ok()
                 .and_then(|settings| settings.supervisor.as_ref())

@@ -21,10 +21,6 @@ pub struct Node {
     pub taints: Vec<Taint>,
     /// True if it is ready, schedulable and under no pressure.
     pub usable: bool,
-    /// True while nothing may be added, although it could take pods: it was measured to use too much memory, or containers
-    /// could not be started there. The planner fills it in.
-    #[serde(default)]
-    pub full: bool,
     /// The pressure condition that it has: MemoryPressure, DiskPressure or PIDPressure.
     pub pressure: Option<Name>,
     /// True if its kubelet is there and says that it is ready, be the node cordoned or not.
