@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    Capacity,
-    sums::{Own, OwnGroups},
-};
+use super::{Capacity, node::Scope, sums::Sums, totals::own_group};
 #[cfg(any(test, feature = "fixtures"))]
 use super::{ledger::Ledger, node::Entry, questions::place, view::View};
 use crate::values::{Name, resources::Resources};
@@ -25,28 +22,19 @@ impl Capacity {
                 ordinary.add(&occupant.requests);
             }
         }
-        let (mut allocatable, mut used, mut ordinary) =
-            (Resources::default(), Resources::default(), Resources::default());
-        let (mut own, mut own_eligible, mut own_groups) =
-            (Own::default(), Own::default(), OwnGroups::default());
+        let (mut pool, mut own): (Sums, BTreeMap<usize, Sums>) = (Sums::default(), BTreeMap::new());
         for (name, entry) in &self.nodes {
             let (used_there, ordinary_there, beyond_there) = on_nodes.remove(name).unwrap_or_default();
             if (&used_there, &ordinary_there, &beyond_there) != (&entry.used, &entry.ordinary, &entry.beyond)
             {
                 return Err(format!("{} are used on node {name} instead of {used_there}", entry.used));
             }
-            if entry.eligible {
-                own_eligible.change(entry, Resources::add);
-            }
-            if let Some(node) = entry.node.as_ref().filter(|_| entry.in_pool) {
-                own.change(entry, Resources::add);
-                own_groups.change(entry, Resources::add);
-                allocatable.add(&node.allocatable);
-                used.add(&entry.counted());
-                ordinary.add(&entry.counted_ordinary());
+            pool.change(entry, Scope::Pool, Resources::add);
+            if let Some(group) = own_group(entry) {
+                own.entry(group).or_default().change(entry, Scope::Group, Resources::add);
             }
         }
-        self.groups.check(self.nodes.values())?;
+        self.totals.taints.check(self.nodes.values())?;
         if !self.borders.are_right(self.nodes.iter()) {
             return Err(
                 "the nodes that are closed, or outside the pool, differ from what they are made from"
@@ -56,15 +44,17 @@ impl Capacity {
         if !on_nodes.is_empty() {
             return Err(format!("nodes with pods that are not known: {}", on_nodes.len()));
         }
-        if (&own, &own_eligible, &own_groups) != (&self.own, &self.own_eligible, &self.own_groups) {
+        own.retain(|_, sums| *sums != Sums::default());
+        if own != self.totals.own {
             return Err(
-                "the sums of nodes with limits of their own differ from those of the nodes".to_owned()
+                "the sums of groups with limits of their own differ from those of their nodes".to_owned()
             );
         }
-        if allocatable != self.allocatable || used != self.used || ordinary != self.ordinary {
+        let known = &self.totals.pool;
+        if pool != *known {
             return Err(format!(
-                "the pool has {} with {} used instead of {allocatable} with {used}",
-                self.allocatable, self.used
+                "the pool has {} with {} used instead of {} with {}, or another of its sums differs",
+                known.allocatable, known.used, pool.allocatable, pool.used
             ));
         }
         Ok(())
@@ -73,7 +63,7 @@ impl Capacity {
     /// Makes a sum differ from what it is made from.
     #[cfg(test)]
     pub(crate) fn spoil(&mut self) {
-        self.used.cpu_milli += 1;
+        self.totals.pool.used.cpu_milli += 1;
     }
 
     /// Checks the index against what it is made from.
@@ -117,7 +107,7 @@ impl Capacity {
                 ordinary.add(&entry.counted_ordinary());
             }
         }
-        if eligible != self.eligible || ordinary != self.ordinary {
+        if eligible != self.totals.pool.eligible || ordinary != self.totals.pool.ordinary {
             return Err("totals differ from those of the nodes".to_owned());
         }
         for (demand, table, counts) in self.places.counts() {

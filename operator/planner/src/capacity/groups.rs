@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    node::Entry,
+    node::{Entry, Scope},
     slab::{Bits, Reach, Slab},
     sums::Sums,
 };
@@ -66,18 +66,9 @@ impl Groups {
         Some(number)
     }
 
-    /// The node counts in its group.
-    pub(super) fn add(&mut self, entry: &Entry) {
-        if let Some(number) = entry.group {
-            self.groups.at_mut(number).sums.change(entry, Resources::add);
-        }
-    }
-
-    /// The node counts in its group no longer, until it does again.
-    pub(super) fn subtract(&mut self, entry: &Entry) {
-        if let Some(number) = entry.group {
-            self.groups.at_mut(number).sums.change(entry, Resources::subtract);
-        }
+    /// The sums of the group in which a node counts.
+    pub(super) fn sums_of(&mut self, entry: &Entry) -> Option<&mut Sums> {
+        entry.group.map(|number| &mut self.groups.at_mut(number).sums)
     }
 
     /// The node of this number is in another group than before. A group without nodes goes.
@@ -96,16 +87,6 @@ impl Groups {
                 self.numbers.remove(&group.taints);
             }
         }
-    }
-
-    /// What is promised on a node now.
-    pub(super) fn set_promised(&mut self, entry: &mut Entry, promised: Option<&Resources>) {
-        if promised.map_or(entry.promised == Resources::default(), |promised| *promised == entry.promised) {
-            return;
-        }
-        self.subtract(entry);
-        entry.promised = promised.cloned().unwrap_or_default();
-        self.add(entry);
     }
 
     /// Compares the groups with the nodes that they are made from.
@@ -127,7 +108,7 @@ impl Groups {
             }
             let (count, sums) = truth.entry(number).or_default();
             *count += 1;
-            sums.change(entry, Resources::add);
+            sums.change(entry, Scope::Pool, Resources::add);
         }
         let known = self.iter().map(|(number, group)| (number, (group.count, group.sums.clone())));
         if known.collect::<BTreeMap<_, _>>() != truth {

@@ -29,6 +29,7 @@ mod state;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod totals;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +39,6 @@ use jiff::Timestamp;
 pub use account::Account;
 pub(crate) use account::{compute, without_compute};
 use borders::Borders;
-use groups::Groups;
 pub(crate) use index::Ask;
 pub(crate) use index::Rows;
 use index::{Places, Placing, Whose};
@@ -49,7 +49,7 @@ pub(crate) use questions::{Size, Traits};
 pub(crate) use reach::Group;
 pub(crate) use state::Closed;
 use state::NodeState;
-use sums::{Own, OwnGroups};
+use totals::Totals;
 
 use crate::values::{Demand, Key, Name, Node, Settings, resources::Resources};
 
@@ -88,20 +88,10 @@ pub struct Capacity {
     occupants: BTreeMap<Key, Occupant>,
     /// Those of them that are not bound yet.
     nominated: BTreeSet<Key>,
-    /// What the nodes of the pool have for pods, what pods use of it, and what ordinary pods use of it.
-    allocatable: Resources,
-    used: Resources,
-    ordinary: Resources,
-    /// Of the first two, cpu and memory of nodes that are counted by use.
-    by_use: (Resources, Resources),
-    /// Sums over nodes with limits of their own: of those that take pods now, and of all.
-    own: Own,
-    own_eligible: Own,
-    own_groups: OwnGroups,
+    totals: Totals,
     /// True while the planner chooses the nodes of ScavengerJobs that have one pod.
     chooses_nodes: bool,
-    /// What nodes have that belong to the pool whenever they are ready, and how many these are.
-    eligible: Resources,
+    /// How many nodes belong to the pool whenever they are ready.
     eligible_nodes: usize,
     /// What pods of ScavengerJobs occupy, by namespace.
     namespaces: BTreeMap<Name, Resources>,
@@ -112,7 +102,6 @@ pub struct Capacity {
     borders: Borders,
     /// Nodes that are closed to ScavengerJobs, whether they are there or not.
     closed: BTreeMap<Name, Closed>,
-    groups: Groups,
     /// The epoch in which it was found out what the demands reach.
     reached: u64,
     /// Demands that other nodes let in since [`Self::take_readmitted`].
@@ -211,48 +200,18 @@ impl Capacity {
         }
         let Some(entry) = self.nodes.get_mut(name) else { return };
         let group = entry.group;
-        self.groups.subtract(entry);
-        if let Some(node) = entry.node.as_ref().filter(|_| entry.eligible) {
-            self.eligible.subtract(&node.allocatable);
-            self.eligible_nodes -= 1;
-            self.own_eligible.change(entry, Resources::subtract);
-            if entry.in_pool {
-                self.own.change(entry, Resources::subtract);
-                self.own_groups.change(entry, Resources::subtract);
-                self.allocatable.subtract(&node.allocatable);
-                self.used.subtract(&entry.counted());
-                self.ordinary.subtract(&entry.counted_ordinary());
-                if let Some((whole, used)) = entry.by_use() {
-                    self.by_use.0.subtract(&whole);
-                    self.by_use.1.subtract(&used);
-                }
-            }
-        }
+        self.totals.change(entry, Resources::subtract);
+        self.eligible_nodes -= usize::from(entry.eligible);
         change(entry);
-        if let Some(node) = entry.node.as_ref().filter(|_| entry.eligible) {
-            self.eligible.add(&node.allocatable);
-            self.eligible_nodes += 1;
-            self.own_eligible.change(entry, Resources::add);
-            if entry.in_pool {
-                self.own.change(entry, Resources::add);
-                self.own_groups.change(entry, Resources::add);
-                self.allocatable.add(&node.allocatable);
-                self.used.add(&entry.counted());
-                self.ordinary.add(&entry.counted_ordinary());
-                if let Some((whole, used)) = entry.by_use() {
-                    self.by_use.0.add(&whole);
-                    self.by_use.1.add(&used);
-                }
-            }
-        }
+        self.eligible_nodes += usize::from(entry.eligible);
         if entry.group.is_none()
             && let Some(node) = entry.node.as_ref().filter(|_| entry.eligible)
         {
-            entry.group = self.groups.number_of(node);
+            entry.group = self.totals.taints.number_of(node);
         }
-        self.groups.add(entry);
+        self.totals.change(entry, Resources::add);
         if entry.group != group {
-            self.groups.moved(entry.slot, group, entry.group);
+            self.totals.taints.moved(entry.slot, group, entry.group);
         }
         self.borders.set(name, entry);
         if entry.is_open() || entry.scavengers.is_empty() {
@@ -351,7 +310,7 @@ impl Capacity {
             // Promised on a node that is gone.
             let Some(entry) = self.nodes.get_mut(&name) else { continue };
             let promised = ledger.promised(&name);
-            self.groups.set_promised(entry, promised);
+            self.totals.set_promised(entry, promised);
             let rooms = entry.rooms(promised, self.chooses_nodes);
             let relabelled = std::mem::take(&mut entry.relabelled) && !begins_again;
             let (slot, gone) = (entry.slot, entry.node.is_none() && entry.used == Resources::default());
@@ -419,7 +378,7 @@ impl Capacity {
     /// What the pool's nodes have for pods.
     #[must_use]
     pub fn allocatable(&self) -> &Resources {
-        &self.allocatable
+        &self.totals.pool.allocatable
     }
 
     /// What is used or promised: bound pods, pending ordinary pods that hold capacity and would fit some node of the pool
@@ -441,25 +400,13 @@ impl Capacity {
     /// [`Self::used`] without pods that wait for a node.
     #[must_use]
     pub fn used_without_pending(&self, ledger: &Ledger) -> Resources {
-        self.used.plus(ledger.total())
+        self.totals.pool.used.plus(ledger.total())
     }
 
     /// What pods use of the pool's nodes that are bound to them, or nominated for them.
     #[must_use]
     pub fn used_by_pods(&self) -> &Resources {
-        &self.used
-    }
-
-    /// [`Self::used_by_pods`] without those that are not bound yet.
-    #[must_use]
-    pub fn used_by_bound(&self) -> Resources {
-        let mut used = self.used.clone();
-        for occupant in self.nominated.iter().filter_map(|pod| self.occupants.get(pod)) {
-            if self.is_in_pool(&occupant.node) {
-                used.subtract(&self.counted_of(occupant));
-            }
-        }
-        used
+        &self.totals.pool.used
     }
 
     /// True if the node belongs to the pool now, and takes new pods: it is not cordoned, gone, or tainted beyond what the pool

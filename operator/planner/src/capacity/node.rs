@@ -1,11 +1,11 @@
 //! A node and what is on it, and what of that counts.
 
-use std::{collections::BTreeSet, ops::Deref};
+use std::{borrow::Cow, collections::BTreeSet, ops::Deref};
 
 use jiff::Timestamp;
 
 use super::{
-    account::{Account, compute, smaller, with_compute},
+    account::{Account, compute, smaller, with_compute, without_compute},
     state::NodeState,
     view::Rooms,
 };
@@ -65,6 +65,15 @@ impl Occupant {
     }
 }
 
+/// Nodes over which there are sums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The pool, or its nodes with the same taints.
+    Pool,
+    /// A group with thresholds of its own.
+    Group,
+}
+
 /// What is asked of a node is mostly how it stands.
 impl Deref for Entry {
     type Target = NodeState;
@@ -117,19 +126,28 @@ impl Entry {
         counted
     }
 
-    /// The cpu and memory that the pool's headroom does not look at, of what the node has and of what is taken of it: all of
-    /// a node that is counted by use, and what ScavengerJobs hold beyond what they request. That is in nobody's way. Of a node
-    /// in a group with thresholds of its own it looks at nothing: the group has headroom of its own.
-    pub(super) fn by_use(&self) -> Option<(Resources, Resources)> {
-        let node = self.node.as_ref()?;
-        if self.is_in_own_group() {
-            return Some((node.allocatable.clone(), self.counted()));
-        }
-        match &self.account {
-            Some(_) => Some((compute(&node.allocatable), compute(&self.counted()))),
-            None if self.beyond == Resources::default() => None,
-            None => Some((Resources::default(), compute(&self.beyond))),
-        }
+    /// What the headroom of a scope looks at, of what the node has (`whole`) and of what is taken of it (`counted`); none if it
+    /// looks at nothing of the node. The cpu and memory of a node that is counted by use are looked after node by node, and what
+    /// ScavengerJobs hold beyond what they request is in nobody's way. A node in a group with thresholds of its own has
+    /// headroom in its group alone.
+    pub(super) fn in_headroom<'a>(
+        &'a self,
+        scope: Scope,
+        whole: &'a Resources,
+        counted: &'a Resources,
+    ) -> Option<(Cow<'a, Resources>, Cow<'a, Resources>)> {
+        let taken = match scope {
+            Scope::Pool if self.is_in_own_group() => return None,
+            Scope::Pool => counted,
+            Scope::Group => &self.used,
+        };
+        Some(match &self.account {
+            Some(_) => (Cow::Owned(without_compute(whole)), Cow::Owned(without_compute(taken))),
+            None if scope == Scope::Group || self.beyond == Resources::default() => {
+                (Cow::Borrowed(whole), Cow::Borrowed(taken))
+            }
+            None => (Cow::Borrowed(whole), Cow::Owned(taken.minus(&compute(&self.beyond)))),
+        })
     }
 
     /// What is free in each view of each table.

@@ -8,6 +8,7 @@ use super::{
     account::{Account, without_compute},
     node::{Entry, Occupant},
     sums::Own,
+    totals::own_group,
     view::{Table, View},
 };
 use crate::values::{Demand, Key, Name, Settings, resources::Resources};
@@ -81,11 +82,22 @@ impl Capacity {
         demand.placement.one_node || self.chooses_nodes && demand.may_go_by_use()
     }
 
-    /// What the pool has, and what pods use of it that are bound to its nodes, without cpu and memory of the nodes that are
-    /// counted by use: these are looked after one by one.
-    pub(crate) fn counted_by_requests(&self, used: &Resources) -> (Resources, Resources) {
-        let (whole, taken) = &self.by_use;
-        (self.allocatable.minus(whole), used.minus(taken))
+    /// What the headroom of the pool looks at: what its nodes have, and what pods use of it that are bound to them, or nominated
+    /// for them.
+    pub(crate) fn headroom(&self) -> (&Resources, &Resources) {
+        let (whole, taken) = &self.totals.pool.headroom;
+        (whole, taken)
+    }
+
+    /// Of the second, what pods use that are bound.
+    pub(crate) fn headroom_of_bound(&self) -> Resources {
+        let mut taken = self.totals.pool.headroom.1.clone();
+        for occupant in self.nominated.iter().filter_map(|pod| self.occupants.get(pod)) {
+            if self.is_in_pool(&occupant.node) {
+                taken.subtract(&self.counted_of(occupant));
+            }
+        }
+        taken
     }
 
     /// What an occupant adds to what is counted on its node.
@@ -104,17 +116,20 @@ impl Capacity {
     /// How far ScavengerJobs may fill the pool now.
     #[must_use]
     pub fn limit(&self, settings: &Settings) -> Resources {
-        self.own.limit(settings, &self.allocatable)
+        self.totals.pool.limit(settings)
     }
 
     /// The groups with what their nodes have and what pods use of it, as the headroom of a group counts it.
     pub(crate) fn own_groups(&self) -> impl Iterator<Item = (usize, &Resources, &Resources)> {
-        self.own_groups.0.iter().map(|(number, group)| (*number, &group.allocatable, &group.used))
+        let groups =
+            self.totals.own.iter().map(|(number, sums)| (*number, &sums.headroom.0, &sums.headroom.1));
+        // One whose nodes take no pods has nothing to be kept free.
+        groups.filter(|(_, whole, taken)| **whole != Resources::default() || **taken != Resources::default())
     }
 
     /// What pods use of a group that are bound to its nodes.
     pub(crate) fn used_by_bound_in_own(&self, group: usize) -> Resources {
-        let mut used = self.own_groups.0.get(&group).map(|group| group.used.clone()).unwrap_or_default();
+        let mut used = self.totals.own.get(&group).map(|sums| sums.headroom.1.clone()).unwrap_or_default();
         for occupant in self.nominated.iter().filter_map(|pod| self.occupants.get(pod)) {
             if self.is_in_own(&occupant.node, group) {
                 let by_use = self.account(&occupant.node).is_some();
@@ -127,13 +142,12 @@ impl Capacity {
 
     /// True if the node is of this group, and takes pods now.
     pub(crate) fn is_in_own(&self, node: &Name, group: usize) -> bool {
-        let entry = self.nodes.get(node).filter(|entry| entry.in_pool);
-        entry.and_then(|entry| entry.limit.as_ref()).is_some_and(|own| own.group == Some(group))
+        self.nodes.get(node).is_some_and(|entry| entry.in_pool && own_group(entry) == Some(group))
     }
 
     /// True if nodes have limits of their own: then kube-scheduler, which knows none, never chooses.
     pub(crate) fn has_limits_of_nodes(&self) -> bool {
-        self.own_eligible != Own::default()
+        self.totals.pool.own_eligible != Own::default()
     }
 
     /// Checks that what was promised is within the limits of nodes, where pods that are bound leave that to choose.

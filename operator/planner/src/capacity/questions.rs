@@ -38,7 +38,7 @@ impl Capacity {
         let on_nodes = self.namespaces.get(namespace);
         let promised = ledger.promised_to(namespace);
         let share = |(name, amount): (&str, i64)| {
-            let whole = self.allocatable.get(name);
+            let whole = self.totals.pool.allocatable.get(name);
             let both = on_nodes
                 .map_or(0, |all| all.get(name))
                 .saturating_add(promised.map_or(0, |all| all.get(name)));
@@ -70,8 +70,8 @@ impl Capacity {
 
     /// What a demand may ask for at most so that it can ever be within the threshold, for [`Self::can_fit`].
     pub(crate) fn most_row(&self, settings: &Settings) -> Vec<i64> {
-        let pool = self.own_eligible.most(settings, &self.eligible);
-        self.places.row_of_parts(&pool, |_, reach| self.groups.sums(reach).highest_limit(settings))
+        let pool = self.totals.pool.highest_limit(settings);
+        self.places.row_of_parts(&pool, |_, reach| self.totals.taints.sums(reach).highest_limit(settings))
     }
 
     /// False if [`Self::never_fits`] gives a reason.
@@ -86,7 +86,8 @@ impl Capacity {
         if self.eligible_nodes == 0 {
             return None;
         }
-        exceeds_all(demand, (&self.eligible, &self.own_eligible), "the pool", settings)
+        let pool = &self.totals.pool;
+        exceeds_all(demand, (&pool.eligible, &pool.own_eligible), "the pool", settings)
     }
 
     /// What is left below the threshold, for [`Self::fits`].
@@ -102,7 +103,7 @@ impl Capacity {
 
     /// What would be left below the threshold if no ScavengerJob were there.
     pub(crate) fn free_row_without_scavengers(&self, settings: &Settings) -> Vec<i64> {
-        let mut free = self.limit(settings).minus(&self.ordinary);
+        let mut free = self.limit(settings).minus(&self.totals.pool.ordinary);
         if let Some(takeable) = self.places.takeable() {
             free.subtract(takeable);
         }
@@ -217,7 +218,8 @@ impl Capacity {
         ledger: &Ledger,
         settings: &Settings,
     ) -> Option<Shortage> {
-        exceeds_left(demand, &self.free(ledger, settings), (&self.allocatable, &self.own), "", settings)
+        let pool = &self.totals.pool;
+        exceeds_left(demand, &self.free(ledger, settings), (&pool.allocatable, &pool.own), "", settings)
     }
 
     /// Nodes for the pods of a demand, whatever the threshold; or how many pods found one.

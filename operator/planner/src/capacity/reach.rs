@@ -9,8 +9,8 @@ impl Capacity {
     /// Finds out what a demand reaches.
     pub(crate) fn set_reach(&mut self, ask: Ask) {
         let mut reach = Reach::default();
-        if self.groups.are_several() {
-            for (number, group) in self.groups.iter() {
+        if self.totals.taints.are_several() {
+            for (number, group) in self.totals.taints.iter() {
                 if self.places.lets_in_some_of(ask, &group.nodes)
                     && group.has_all_that(&self.places.demand(ask).per_pod)
                 {
@@ -18,13 +18,13 @@ impl Capacity {
                 }
             }
         }
-        let is_whole = reach.is_empty() || reach == self.groups.all();
+        let is_whole = reach.is_empty() || reach == self.totals.taints.all();
         self.places.set_reach(ask, reach, is_whole);
     }
 
     /// Finds it out for every demand, after nodes or settings have changed.
     pub(super) fn reach_anew(&mut self) {
-        if !self.groups.are_several() && !self.places.has_parts() {
+        if !self.totals.taints.are_several() && !self.places.has_parts() {
             return;
         }
         self.places.forget_reaches();
@@ -36,13 +36,13 @@ impl Capacity {
     /// The sums of what a demand reaches, if that is not the whole pool, and what pending pods are about to take there.
     pub(super) fn part_of(&self, ask: Ask) -> Option<(Sums, Option<&Resources>)> {
         let (part, reach) = self.places.part_reached(ask)?;
-        Some((self.groups.sums(reach), self.places.takeable_in(part)))
+        Some((self.totals.taints.sums(reach), self.places.takeable_in(part)))
     }
 
     /// Amounts of the pool, and the same of each part of it, for [`Self::is_within`].
     pub(super) fn row_of_parts(&self, pool: &Resources, part: impl Fn(Sums) -> Resources) -> Vec<i64> {
         self.places.row_of_parts(pool, |number, reach| {
-            let mut amounts = part(self.groups.sums(reach));
+            let mut amounts = part(self.totals.taints.sums(reach));
             if let Some(takeable) = self.places.takeable_in(number) {
                 amounts.subtract(takeable);
             }
@@ -60,7 +60,7 @@ impl Capacity {
 
     /// The groups, if there are several.
     pub(crate) fn groups(&self) -> impl Iterator<Item = Group<'_>> {
-        let groups = self.groups.iter().filter(|_| self.groups.are_several());
+        let groups = self.totals.taints.iter().filter(|_| self.totals.taints.are_several());
         groups.map(|(number, nodes)| Group {
             number,
             nodes,
@@ -73,14 +73,13 @@ impl Capacity {
     /// group.
     pub(crate) fn allocatable_in(&self, group: usize) -> Option<Resources> {
         let group = self.groups().find(|one| one.number == group)?;
-        Some(group.allocatable.minus(&group.nodes.sums.by_use.0))
+        Some(group.nodes.sums.headroom.0.clone())
     }
 
     /// The same of what pods use that are bound to them.
     pub(crate) fn used_by_bound_in(&self, group: usize) -> Resources {
         let there = self.groups().find(|one| one.number == group);
-        let by_requests = |group: Group<'_>| group.used.minus(&group.nodes.sums.by_use.1);
-        let mut used = there.map(by_requests).unwrap_or_default();
+        let mut used = there.map(|group| group.nodes.sums.headroom.1.clone()).unwrap_or_default();
         for occupant in self.nominated.iter().filter_map(|pod| self.occupants.get(pod)) {
             if self.is_in_group(&occupant.node, group) {
                 used.subtract(&self.counted_of(occupant));
@@ -120,8 +119,8 @@ pub(crate) struct Group<'a> {
 impl Group<'_> {
     /// True if nothing has to be given back for its headroom.
     pub(crate) fn suffices(&self, headroom: &Headroom) -> bool {
-        let (whole, used) = &self.nodes.sums.by_use;
-        headroom.suffices(&self.used.minus(used), &self.allocatable.minus(whole))
+        let (whole, taken) = &self.nodes.sums.headroom;
+        headroom.suffices(taken, whole)
     }
 
     /// How far ScavengerJobs that reach nothing else may fill it now.

@@ -1,11 +1,9 @@
 //! Sums over nodes: what they have, what is used of it, and how far it may be filled.
 
-use std::collections::BTreeMap;
-
-use super::{account::without_compute, node::Entry};
+use super::node::{Entry, Scope};
 use crate::values::{Settings, resources::Resources};
 
-/// What nodes have, and what is used of it.
+/// What nodes have, what is used of it, and how far they may be filled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Sums {
     /// Of all nodes, ready or not.
@@ -16,28 +14,31 @@ pub(super) struct Sums {
     pub(super) ordinary: Resources,
     /// What is promised on them to attempts whose pods are not bound yet, as of the last time that was looked at.
     pub(super) promised: Resources,
-    /// Of `allocatable` and `used`, cpu and memory of nodes that are counted by use.
-    pub(super) by_use: (Resources, Resources),
+    /// Of `allocatable` and `used`, what the headroom of these nodes looks at.
+    pub(super) headroom: (Resources, Resources),
     /// Of nodes with limits of their own: of all that take pods now, and of all.
     pub(super) own: Own,
     pub(super) own_eligible: Own,
 }
 
 impl Sums {
-    pub(super) fn change(&mut self, entry: &Entry, change: fn(&mut Resources, &Resources)) {
+    /// A node counts, or counts no longer.
+    pub(super) fn change(&mut self, entry: &Entry, scope: Scope, change: fn(&mut Resources, &Resources)) {
         let Some(node) = entry.node.as_ref().filter(|_| entry.eligible) else { return };
         change(&mut self.eligible, &node.allocatable);
         self.own_eligible.change(entry, change);
-        if entry.in_pool {
-            self.own.change(entry, change);
-            change(&mut self.allocatable, &node.allocatable);
-            change(&mut self.used, &entry.counted());
-            change(&mut self.ordinary, &entry.counted_ordinary());
-            change(&mut self.promised, &entry.promised);
-            if let Some((whole, used)) = entry.by_use() {
-                change(&mut self.by_use.0, &whole);
-                change(&mut self.by_use.1, &used);
-            }
+        if !entry.in_pool {
+            return;
+        }
+        let counted = entry.counted();
+        self.own.change(entry, change);
+        change(&mut self.allocatable, &node.allocatable);
+        change(&mut self.used, &counted);
+        change(&mut self.ordinary, &entry.counted_ordinary());
+        change(&mut self.promised, &entry.promised);
+        if let Some((whole, taken)) = entry.in_headroom(scope, &node.allocatable, &counted) {
+            change(&mut self.headroom.0, &whole);
+            change(&mut self.headroom.1, &taken);
         }
     }
 
@@ -45,7 +46,7 @@ impl Sums {
     #[cfg(any(test, feature = "fixtures"))]
     pub(super) fn add_node(&mut self, entry: &Entry) {
         let promised = self.promised.clone();
-        self.change(entry, Resources::add);
+        self.change(entry, Scope::Pool, Resources::add);
         self.promised = promised;
     }
 
@@ -55,8 +56,8 @@ impl Sums {
         self.used.add(&more.used);
         self.ordinary.add(&more.ordinary);
         self.promised.add(&more.promised);
-        self.by_use.0.add(&more.by_use.0);
-        self.by_use.1.add(&more.by_use.1);
+        self.headroom.0.add(&more.headroom.0);
+        self.headroom.1.add(&more.headroom.1);
         self.own.add(&more.own);
         self.own_eligible.add(&more.own_eligible);
     }
@@ -111,40 +112,5 @@ impl Own {
 
     fn is_empty(&self) -> bool {
         self.whole == Resources::default()
-    }
-}
-
-/// What the nodes of a group have and use, as its headroom counts it: without cpu and memory of a node that is counted by
-/// use, which is looked after by itself.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct OfGroup {
-    pub(super) allocatable: Resources,
-    pub(super) used: Resources,
-}
-
-impl OfGroup {
-    fn change(&mut self, entry: &Entry, change: fn(&mut Resources, &Resources)) {
-        let Some(node) = entry.node.as_ref().filter(|_| entry.in_pool) else { return };
-        let counts = |amounts: &Resources| match entry.account {
-            Some(_) => without_compute(amounts),
-            None => amounts.clone(),
-        };
-        change(&mut self.allocatable, &counts(&node.allocatable));
-        change(&mut self.used, &counts(&entry.used));
-    }
-}
-
-/// [`OfGroup`] of each group, by its number.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct OwnGroups(pub(super) BTreeMap<usize, OfGroup>);
-
-impl OwnGroups {
-    pub(super) fn change(&mut self, entry: &Entry, change: fn(&mut Resources, &Resources)) {
-        let Some(group) = entry.limit.as_ref().and_then(|own| own.group) else { return };
-        let of_group = self.0.entry(group).or_default();
-        of_group.change(entry, change);
-        if *of_group == OfGroup::default() {
-            self.0.remove(&group);
-        }
     }
 }

@@ -151,9 +151,9 @@ fn stamp(pool: &Pool<'_>) -> (u64, u64, u64, Resources) {
 /// True if there is enough headroom while all that is terminating is still there.
 fn suffices(pool: &Pool<'_>) -> bool {
     let headroom = &pool.settings.headroom;
-    let (allocatable, used) = pool.capacity.counted_by_requests(pool.capacity.used_by_pods());
+    let (allocatable, used) = pool.capacity.headroom();
     let mut own = pool.capacity.own_groups();
-    headroom.suffices(&used, &allocatable)
+    headroom.suffices(used, allocatable)
         && pool.capacity.groups().all(|group| group.suffices(headroom))
         && own.all(|(group, whole, used)| {
             let group = pool.settings.node_groups.get(group);
@@ -188,7 +188,8 @@ fn keep_in_own(pool: &mut Pool<'_>, group: usize) {
 
 fn keep_in_pool(pool: &mut Pool<'_>) {
     let headroom = &pool.settings.headroom;
-    let (allocatable, mut used) = pool.capacity.counted_by_requests(&pool.capacity.used_by_bound());
+    let allocatable = pool.capacity.headroom().0.clone();
+    let mut used = pool.capacity.headroom_of_bound();
     if headroom.suffices(&used, &allocatable) {
         return;
     }
