@@ -4,26 +4,30 @@
 //!
 //! Nobody says when the LimitRange goes, so after an hour a start tries again. The next leader is told (`RememberedUse`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::timed::{Rule, Timed};
 use crate::values::{Name, time::later};
 
 /// For how long a namespace is counted by requests after a start was refused.
 const TIME: SignedDuration = SignedDuration::from_hours(1);
 
 /// See the module.
-#[derive(Debug, Default)]
-pub(crate) struct ByRequests {
-    /// When each namespace is tried again.
-    until: BTreeMap<Name, Timestamp>,
+#[derive(Debug)]
+pub(crate) struct ByRequests(Timed<Name>);
+
+impl Default for ByRequests {
+    fn default() -> Self {
+        Self(Timed::new(Rule::always(TIME)))
+    }
 }
 
 impl ByRequests {
     /// Namespaces, and when each of them is tried again.
     pub(crate) fn remember(&self) -> BTreeMap<Name, Timestamp> {
-        self.until.clone()
+        self.0.iter().map(|(namespace, pause)| (namespace.clone(), pause.until)).collect()
     }
 
     /// Takes over what the planner before this one learned, and returns the namespaces that are counted by requests for it.
@@ -32,7 +36,7 @@ impl ByRequests {
         let latest = later(now, TIME);
         let holds = remembered.into_iter().filter(|(_, until)| now < *until && *until <= latest);
         let namespaces = holds.map(|(namespace, until)| {
-            self.until.entry(namespace.clone()).or_insert(until);
+            self.0.recall(namespace.clone(), until, String::new(), now);
             namespace
         });
         namespaces.collect()
@@ -40,12 +44,11 @@ impl ByRequests {
 
     /// A start was refused because its pods request less than they hold.
     pub(crate) fn refused(&mut self, namespace: &Name, now: Timestamp) {
-        self.until.insert(namespace.clone(), later(now, TIME));
+        self.0.begin(namespace.clone(), now, |_| String::new());
     }
 
     /// Namespaces whose time is over.
-    pub(crate) fn take_over(&mut self, now: Timestamp) -> Vec<Name> {
-        let over = self.until.extract_if(.., |_, until| *until <= now);
-        over.map(|(namespace, _)| namespace).collect()
+    pub(crate) fn take_over(&mut self, now: Timestamp) -> BTreeSet<Name> {
+        self.0.take_over(now)
     }
 }

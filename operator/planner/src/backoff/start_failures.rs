@@ -14,9 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::timed::{Rule, Timed};
 use crate::{
     faults::creation,
-    values::{Container, Name, Pod, tells_of_loss, time::later},
+    values::{Container, Name, Pod, tells_of_loss},
 };
 
 /// So many failed starts close a node.
@@ -35,15 +36,20 @@ const LONGEST: SignedDuration = SignedDuration::from_mins(60);
 const MEMORY: SignedDuration = SignedDuration::from_hours(24);
 
 /// What is known of starts that failed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct StartFailures {
     /// By UID of the ScavengerJob.
     failures: BTreeMap<Name, Vec<Failure>>,
     /// When a start failed last on each node that has started no container since.
     newest: BTreeMap<Name, Timestamp>,
-    closed: BTreeMap<Name, Closed>,
-    /// How often a node was closed in a row, and until when the last time.
-    before: BTreeMap<Name, (u32, Timestamp)>,
+    closed: Timed<Name>,
+}
+
+impl Default for StartFailures {
+    fn default() -> Self {
+        let rule = Rule { first: FIRST, longest: LONGEST, forgotten_after: Some(LONGEST) };
+        Self { failures: BTreeMap::new(), newest: BTreeMap::new(), closed: Timed::new(rule) }
+    }
 }
 
 #[derive(Debug)]
@@ -55,13 +61,6 @@ struct Failure {
     message: String,
     /// False once the node was closed because of it, or has started a container since.
     counts: bool,
-}
-
-#[derive(Debug)]
-struct Closed {
-    since: Timestamp,
-    until: Timestamp,
-    message: String,
 }
 
 /// The runtime's message, if the container was created and could not be started.
@@ -116,7 +115,7 @@ impl StartFailures {
             failure.counts &= failure.node != *node;
         }
         self.newest.remove(node);
-        self.before.remove(node);
+        self.closed.forget_times(node);
     }
 
     /// A ScavengerJob is finished or gone. If it was to blame for its failures, its nodes were not; returns those that are
@@ -133,28 +132,21 @@ impl StartFailures {
         let suffices = self.weight(node, closed.unwrap_or(now)) >= CLOSING;
         match (closed, suffices) {
             (None, true) => self.close(node, now),
-            (Some(_), false) => {
-                self.closed.remove(node);
-                self.before.remove(node);
-            }
+            (Some(_), false) => _ = self.closed.end(node),
             _ => return false,
         }
         true
     }
 
     fn close(&mut self, node: &Name, now: Timestamp) {
-        let before = self.before.get(node).filter(|(_, until)| now.duration_since(*until) < LONGEST);
-        let times = before.map_or(0, |(times, _)| *times);
-        let hold = (FIRST * (1 << times.min(10))).min(LONGEST);
-        let until = later(now, hold);
         let newest = self.failures.values().flatten().filter(|failure| failure.node == *node);
         let newest = newest.max_by_key(|failure| failure.time).map_or("", |failure| &failure.message);
-        let message = format!(
-            "node {node} takes no ScavengerJobs until {}, since containers could not be started there: {newest}",
-            Timestamp::from_second(until.as_second()).unwrap_or(until),
-        );
-        self.before.insert(node.clone(), (times + 1, until));
-        self.closed.insert(node.clone(), Closed { since: now, until, message });
+        self.closed.begin(node.clone(), now, |until| {
+            let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
+            format!(
+                "node {node} takes no ScavengerJobs until {until}, since containers could not be started there: {newest}"
+            )
+        });
     }
 
     /// How many failed starts speak against a node.
@@ -188,25 +180,19 @@ impl StartFailures {
 
     /// Why no ScavengerJob may be added to a node; none if they may.
     pub(crate) fn why_closed(&self, node: &Name) -> Option<&str> {
-        self.closed.get(node).map(|closed| closed.message.as_str())
+        self.closed.get(node).map(|closed| closed.why.as_str())
     }
 
     /// True while no ScavengerJob may be added to a node.
     #[cfg(test)]
     fn is_closed(&self, node: &Name) -> bool {
-        self.closed.contains_key(node)
+        self.closed.get(node).is_some()
     }
 
     /// Opens the nodes whose time is over, and returns them. What failed there is forgiven.
     pub(crate) fn open(&mut self, now: Timestamp) -> Vec<Name> {
-        let over: Vec<Name> = self
-            .closed
-            .iter()
-            .filter(|(_, closed)| closed.until <= now)
-            .map(|(node, _)| node.clone())
-            .collect();
+        let over: Vec<Name> = self.closed.take_over(now).into_iter().collect();
         for node in &over {
-            self.closed.remove(node);
             for failure in self.failures.values_mut().flatten().filter(|failure| failure.node == *node) {
                 failure.counts = false;
             }
@@ -216,7 +202,7 @@ impl StartFailures {
 
     /// When the next node is opened.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
-        self.closed.values().map(|closed| closed.until).min()
+        self.closed.wake_at()
     }
 }
 

@@ -3,14 +3,13 @@
 //! A namespace in which that happened is left alone for a while, since image pull secrets belong to namespaces. All of it is
 //! memory: a planner that is started again finds out again.
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 use scavenger_vocabulary::supervisor::PROGRAM;
 
+use super::timed::{Rule, Timed};
 use crate::{
     faults::creation,
-    values::{Container, Name, Pod, Supervisor, tells_of_loss, time::later},
+    values::{Container, Name, Pod, Supervisor, tells_of_loss},
 };
 
 /// How long starts in a namespace go without the supervisor after one could not be made with it; twice as long each time.
@@ -68,24 +67,17 @@ pub(crate) fn message(pod: &Pod, why: &str) -> String {
 }
 
 /// Where the supervisor could not be started.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Supervisors {
-    held: BTreeMap<Name, Hold>,
+    held: Timed<Name>,
     /// Image and secrets that this is about.
     of: Option<Supervisor>,
 }
 
-#[derive(Debug)]
-struct Hold {
-    since: Timestamp,
-    /// How often in a row.
-    times: u32,
-    message: String,
-}
-
-impl Hold {
-    fn until(&self) -> Timestamp {
-        later(self.since, (FIRST * (1 << self.times.min(10).saturating_sub(1))).min(LONGEST))
+impl Default for Supervisors {
+    fn default() -> Self {
+        let rule = Rule { first: FIRST, longest: LONGEST, forgotten_after: None };
+        Self { held: Timed::new(rule), of: None }
     }
 }
 
@@ -93,7 +85,8 @@ impl Supervisors {
     /// The pool names this one. What is known of another is forgotten.
     pub(crate) fn set(&mut self, supervisor: Option<&Supervisor>) {
         if self.of.as_ref() != supervisor {
-            (self.of, self.held) = (supervisor.cloned(), BTreeMap::new());
+            self.of = supervisor.cloned();
+            self.held.clear();
         }
     }
 
@@ -102,10 +95,10 @@ impl Supervisors {
         let Some(why) = not_started(pod) else {
             let is_there = matches!(pod.supervisor.as_deref(), Some(Container::Ended { exit_code: 0, .. }));
             // One that runs since before the last failure says nothing.
-            if is_there && pod.container == Container::Running {
-                self.held.retain(|namespace, hold| {
-                    *namespace != pod.key.namespace || pod.creation_time <= hold.since
-                });
+            let is_news =
+                |namespace| self.held.get(namespace).is_some_and(|hold| pod.creation_time > hold.since);
+            if is_there && pod.container == Container::Running && is_news(&pod.key.namespace) {
+                self.held.end(&pod.key.namespace);
             }
             return false;
         };
@@ -115,30 +108,27 @@ impl Supervisors {
             return true;
         }
         let namespace = &pod.key.namespace;
-        let before = self.held.get(namespace);
         // Others that were started at the same time say the same.
-        if before.is_none_or(|before| before.until() <= now) {
-            let times = before.map_or(0, |before| before.times) + 1;
-            let mut hold = Hold { since: now, times, message: String::new() };
-            let until = hold.until();
-            let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
-            hold.message = format!(
-                "ScavengerJobs in namespace {namespace:?} start without the supervisor until {until}: {why} (pod {})",
-                pod.key.name
-            );
-            self.held.insert(namespace.clone(), hold);
+        if self.held.get(namespace).is_none_or(|before| before.until <= now) {
+            self.held.begin(namespace.clone(), now, |until| {
+                let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
+                format!(
+                    "ScavengerJobs in namespace {namespace:?} start without the supervisor until {until}: {why} (pod {})",
+                    pod.key.name
+                )
+            });
         }
         true
     }
 
     /// Why starts in a namespace go without it now.
     pub(crate) fn hold(&self, namespace: &Name, now: Timestamp) -> Option<&str> {
-        self.held.get(namespace).filter(|hold| now < hold.until()).map(|hold| hold.message.as_str())
+        self.held.get(namespace).filter(|hold| now < hold.until).map(|hold| hold.why.as_str())
     }
 
     /// Why starts go without it, one message for each namespace where it could not be started last time.
     pub(crate) fn held(&self) -> impl Iterator<Item = &str> {
-        self.held.values().map(|hold| hold.message.as_str())
+        self.held.iter().map(|(_, hold)| hold.why.as_str())
     }
 }
 

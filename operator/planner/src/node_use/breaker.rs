@@ -4,11 +4,14 @@
 //! ScavengerJobs were on the node. The Kubernetes API does not tell a kill by the node from one by the container's own
 //! limit, so a pod that outgrows its own limit trips the breaker, too: it costs capacity, and never an ordinary pod.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::values::{Harm, Key, Name, Pod, time::later};
+use crate::{
+    backoff::timed::{Rule, Timed},
+    values::{Harm, Key, Name, Pod, time::later},
+};
 
 /// For how long a node is counted by requests.
 const FOR: SignedDuration = SignedDuration::from_hours(24);
@@ -17,15 +20,22 @@ const FOR: SignedDuration = SignedDuration::from_hours(24);
 const BEFORE: SignedDuration = SignedDuration::from_secs(60);
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Breaker {
     /// Since when pods are looked at.
     began: Option<Timestamp>,
-    open: BTreeMap<Name, (Timestamp, String)>,
+    open: Timed<Name>,
     /// When ScavengerJobs were last seen on each node.
     shared: BTreeMap<Name, Timestamp>,
     /// The newest kill of each pod that counted.
     counted: BTreeMap<Key, Timestamp>,
+}
+
+impl Default for Breaker {
+    fn default() -> Self {
+        let open = Timed::new(Rule::always(FOR));
+        Self { began: None, open, shared: BTreeMap::new(), counted: BTreeMap::new() }
+    }
 }
 
 impl Breaker {
@@ -60,14 +70,14 @@ impl Breaker {
         if !is_news || !(is_shared || was_shared()) {
             return None;
         }
-        let why = format!("ordinary pod {}: {what} while ScavengerJobs were on the node", pod.key);
-        self.open.insert(node.clone(), (later(now, FOR), why));
+        let why = || format!("ordinary pod {}: {what} while ScavengerJobs were on the node", pod.key);
+        self.open.begin(node.clone(), now, |_| why());
         Some(node.clone())
     }
 
     /// Forgets a node.
     pub(crate) fn forget_node(&mut self, node: &Name) {
-        self.open.remove(node);
+        self.open.end(node);
         self.shared.remove(node);
     }
 
@@ -78,17 +88,17 @@ impl Breaker {
 
     /// True while a node is counted by requests.
     pub(crate) fn is_open(&self, node: &Name) -> bool {
-        self.open.contains_key(node)
+        self.open.get(node).is_some()
     }
 
     /// What happened on a node that is counted by requests because of it.
     pub(crate) fn harm(&self, node: &Name) -> Option<&str> {
-        self.open.get(node).map(|(_, why)| why.as_str())
+        self.open.get(node).map(|pause| pause.why.as_str())
     }
 
     /// The nodes that are counted by requests, until when, and why.
     pub(crate) fn open(&self) -> impl Iterator<Item = (&Name, Timestamp, &str)> {
-        self.open.iter().map(|(node, (until, why))| (node, *until, why.as_str()))
+        self.open.iter().map(|(node, pause)| (node, pause.until, pause.why.as_str()))
     }
 
     /// Takes over what the planner before this one knew, and returns the nodes that it did not know of.
@@ -97,8 +107,7 @@ impl Breaker {
         for (node, Harm { until, why }) in harmed {
             // A clock that was set back must not close a node for long.
             let until = until.min(later(now, FOR));
-            if until > now && !self.open.contains_key(&node) {
-                self.open.insert(node.clone(), (until, why));
+            if until > now && self.open.recall(node.clone(), until, why, now) {
                 news.push(node);
             }
         }
@@ -106,18 +115,13 @@ impl Breaker {
     }
 
     /// Nodes whose day is over.
-    pub(crate) fn close(&mut self, now: Timestamp) -> Vec<Name> {
-        let over: Vec<Name> =
-            self.open.iter().filter(|(_, (until, _))| *until <= now).map(|(node, _)| node.clone()).collect();
-        for node in &over {
-            self.open.remove(node);
-        }
-        over
+    pub(crate) fn close(&mut self, now: Timestamp) -> BTreeSet<Name> {
+        self.open.take_over(now)
     }
 
     /// When the first day is over.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
-        self.open.values().map(|(until, _)| *until).min()
+        self.open.wake_at()
     }
 }
 
