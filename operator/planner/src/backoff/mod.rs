@@ -3,6 +3,7 @@
 
 pub(crate) mod agenda;
 pub(crate) mod by_requests;
+pub(crate) mod holds;
 pub(crate) mod start_failures;
 pub(crate) mod supervisors;
 pub(crate) mod timed;

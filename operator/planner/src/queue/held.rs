@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::{
-    Queue,
-    rank::{HoldId, Lane},
-};
+use super::{Queue, rank::Lane};
+use crate::backoff::holds::HoldId;
 use crate::{
     capacity::Capacity,
     values::{Demand, Key, Name, Settings, Waiting, WaitingReason},

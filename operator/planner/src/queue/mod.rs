@@ -7,7 +7,7 @@
 //!
 //! Nobody starves: who has waited long gets a standing reservation ([`reservation`]), and what lies idle for it is lent
 //! ([`loans`]). A namespace in which a start was
-//! refused by a quota is held ([`hold`]), and so is a claim without a volume: those that ask for as much, or mount it, wait
+//! refused by a quota is held ([`crate::backoff::holds`]), and so is a claim without a volume: those that ask for as much, or mount it, wait
 //! in lines of their own.
 //!
 //! A start that fails holds its place among those that start for as long as pods may stay unscheduled. Those whose last
@@ -22,7 +22,6 @@
 
 mod fronts;
 mod held;
-mod hold;
 mod list;
 mod loans;
 mod never;
@@ -38,12 +37,12 @@ use std::{
 
 use jiff::Timestamp;
 
+use crate::backoff::holds::Holds;
 use crate::{
     capacity::{Capacity, Traits, promises::Promises},
     values::{Demand, Key, ScavengerJob, Settings},
 };
 use fronts::{Age, Fronts};
-use hold::Holds;
 pub use list::QueueEntry;
 pub(crate) use loans::Loan;
 pub use rank::Starting;

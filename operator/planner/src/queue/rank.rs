@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
+    backoff::holds::HoldId,
     capacity::Ask,
     values::{Key, Name, ScavengerJob, Settings},
 };
@@ -84,10 +85,6 @@ impl Rank {
 pub(super) fn binds(holder: &Rank, other: &Rank) -> bool {
     other.turn > holder.turn || other.created > holder.turn.waiting_since
 }
-
-/// Number of a namespace that is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct HoldId(pub(super) u64);
 
 /// Number of a line: what its members ask for, whether their last start failed, whether their namespace or claim is held, and
 /// whether reserved capacity may be lent to them.

@@ -31,7 +31,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::rank::HoldId;
 use crate::{
     backoff,
     faults::refusal,
@@ -50,12 +49,16 @@ const MAX_COUNTED_REFUSALS: u32 = 5;
 /// How long nobody may fit, after the first refusal, until capacity is what a namespace lacks.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
+/// Number of a namespace that is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HoldId(u64);
+
 /// So many ScavengerJobs with different specs must be refused by admission, and none be taken, until a namespace is held.
 const DENIED: usize = 3;
 
 /// The namespaces that are held.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Holds {
+pub(crate) struct Holds {
     ids: BTreeMap<Scope, HoldId>,
     holds: BTreeMap<HoldId, Hold>,
     /// The hold for which each ScavengerJob probes.
@@ -66,10 +69,10 @@ pub(super) struct Holds {
 }
 
 /// What is held of a namespace.
-pub(super) type Scope = (Name, Held);
+pub(crate) type Scope = (Name, Held);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Held {
+pub(crate) enum Held {
     /// What a quota has no room for, or everything if it is being terminated.
     Namespace,
     /// What mounts a claim.
@@ -180,7 +183,7 @@ impl Hold {
 
 impl Holds {
     /// The hold over a demand of a namespace that mounts these claims.
-    pub(super) fn over(&self, namespace: &Name, demand: &Demand, claims: &[Name]) -> Option<HoldId> {
+    pub(crate) fn over(&self, namespace: &Name, demand: &Demand, claims: &[Name]) -> Option<HoldId> {
         if self.ids.is_empty() {
             return None;
         }
@@ -197,17 +200,17 @@ impl Holds {
     }
 
     /// True if one more of those that are held may probe.
-    pub(super) fn is_open(&self, id: HoldId) -> bool {
+    pub(crate) fn is_open(&self, id: HoldId) -> bool {
         self.holds.get(&id).is_some_and(Hold::is_open)
     }
 
     /// Since when somebody may probe.
-    pub(super) fn open_since(&self, id: HoldId) -> Option<Timestamp> {
+    pub(crate) fn open_since(&self, id: HoldId) -> Option<Timestamp> {
         self.holds.get(&id).map(|hold| hold.open_since)
     }
 
     /// A ScavengerJob starts to find out whether its namespace takes it.
-    pub(super) fn probe(&mut self, id: HoldId, sj: Key) {
+    pub(crate) fn probe(&mut self, id: HoldId, sj: Key) {
         if let Some(hold) = self.holds.get_mut(&id) {
             hold.probes.insert(sj.clone());
             hold.lacks_capacity = false;
@@ -216,12 +219,12 @@ impl Holds {
     }
 
     /// True if capacity is what those that are held lack: nobody of them fits.
-    pub(super) fn lacks_capacity(&self, id: HoldId) -> bool {
+    pub(crate) fn lacks_capacity(&self, id: HoldId) -> bool {
         self.holds.get(&id).is_some_and(|hold| hold.lacks_capacity)
     }
 
     /// Why those that are held wait.
-    pub(super) fn waiting(&self, id: HoldId) -> Option<Waiting> {
+    pub(crate) fn waiting(&self, id: HoldId) -> Option<Waiting> {
         let Hold { scope: (namespace, held), waiting, .. } = self.holds.get(&id)?;
         let message = match held {
             Held::Namespace if waiting.reason == WaitingReason::NamespaceTerminating => {
@@ -246,7 +249,7 @@ impl Holds {
     }
 
     /// Ends a hold, if there is one.
-    pub(super) fn end(&mut self, scope: &Scope) -> bool {
+    pub(crate) fn end(&mut self, scope: &Scope) -> bool {
         let Some(id) = self.ids.remove(scope) else { return false };
         if scope.1 == Held::Denied {
             self.denied.remove(&scope.0);
@@ -294,7 +297,7 @@ impl Holds {
 
     /// A start with this demand was refused, for a reason that holds its namespace, or the claims without a volume that it
     /// mounts. True if other demands are held than before.
-    pub(super) fn refuse(
+    pub(crate) fn refuse(
         &mut self,
         sj: &Key,
         (demand, claims): (&Demand, &[Name]),
@@ -319,7 +322,7 @@ impl Holds {
     }
 
     /// Admission refused the start of a ScavengerJob with this spec. True if its namespace is held for that.
-    pub(super) fn deny(&mut self, sj: &Key, spec_hash: u64, waiting: &Waiting, now: Timestamp) -> bool {
+    pub(crate) fn deny(&mut self, sj: &Key, spec_hash: u64, waiting: &Waiting, now: Timestamp) -> bool {
         self.stop_probing(sj);
         let denied = self.denied.entry(sj.namespace.clone()).or_default();
         denied.insert(sj.name.clone(), spec_hash);
@@ -333,7 +336,7 @@ impl Holds {
     }
 
     /// A ScavengerJob is gone: that admission refused it says nothing any more.
-    pub(super) fn forget_denied(&mut self, sj: &Key) {
+    pub(crate) fn forget_denied(&mut self, sj: &Key) {
         if let Some(denied) = self.denied.get_mut(&sj.namespace) {
             denied.remove(&sj.name);
             if denied.is_empty() {
@@ -343,13 +346,13 @@ impl Holds {
     }
 
     /// Admission took all that a start of a namespace needs. True if the namespace was held.
-    pub(super) fn taken(&mut self, namespace: &Name) -> bool {
+    pub(crate) fn taken(&mut self, namespace: &Name) -> bool {
         self.denied.remove(namespace);
         self.end(&(namespace.clone(), Held::Denied))
     }
 
     /// A pod of a namespace ended, or a Job of it is gone: what it took of a quota is free. True if one may probe for that.
-    pub(super) fn freed(&mut self, namespace: &Name, is_job: bool) -> bool {
+    pub(crate) fn freed(&mut self, namespace: &Name, is_job: bool) -> bool {
         let Some(hold) = self.of_mut(namespace) else { return false };
         let is_quota = hold.waiting.reason == WaitingReason::QuotaExceeded;
         let counts_jobs = hold.covers.everything || hold.covers.gangs;
@@ -361,22 +364,22 @@ impl Holds {
     }
 
     /// A claim has a volume now. True if it was held.
-    pub(super) fn bound(&mut self, claim: &Key) -> bool {
+    pub(crate) fn bound(&mut self, claim: &Key) -> bool {
         self.end(&(claim.namespace.clone(), Held::Claim(claim.name.clone())))
     }
 
     /// Those that probe.
-    pub(super) fn probes(&self) -> impl Iterator<Item = &Key> {
+    pub(crate) fn probes(&self) -> impl Iterator<Item = &Key> {
         self.probing.keys()
     }
 
     /// True if a ScavengerJob probes.
-    pub(super) fn is_probe(&self, sj: &Key) -> bool {
+    pub(crate) fn is_probe(&self, sj: &Key) -> bool {
         self.probing.contains_key(sj)
     }
 
     /// A probe is over without a refusal; `was_taken` if all of its pods were made. False if it was no probe.
-    pub(super) fn probed(&mut self, sj: &Key, was_taken: bool, now: Timestamp) -> bool {
+    pub(crate) fn probed(&mut self, sj: &Key, was_taken: bool, now: Timestamp) -> bool {
         let hold = self.probing.remove(sj).and_then(|id| self.holds.get_mut(&id));
         let Some(hold) = hold else { return false };
         if hold.probes.remove(sj) && was_taken && hold.again.is_none() {
@@ -388,13 +391,13 @@ impl Holds {
     }
 
     /// When something of a hold changes although nothing is seen until then, of each of them.
-    pub(super) fn turns(&self) -> impl Iterator<Item = Timestamp> {
+    pub(crate) fn turns(&self) -> impl Iterator<Item = Timestamp> {
         self.holds.values().filter_map(Hold::turns_at)
     }
 
     /// Opens the holds whose time has come. Returns those that are of no use any more, and those that lack capacity from now
     /// on. `most` may start at the same time, and `is_waited_for` says whether somebody of a hold waits.
-    pub(super) fn settle(
+    pub(crate) fn settle(
         &mut self,
         most: usize,
         is_waited_for: impl Fn(HoldId) -> bool,
