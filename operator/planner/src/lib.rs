@@ -48,7 +48,7 @@
 //! | Who loses least? | `causes/least_loss.rs` | `choose` |
 //! | What would an interruption throw away? | `lifecycle/loss.rs` | `Loss::of` |
 //! | Does an attempt run under the supervisor? | `lifecycle/supervision.rs` | `of_start` |
-//! | Why was the supervisor not started? | `backoff/supervisors.rs` | `not_started` |
+//! | Why was the supervisor not started? | `faults/supervisor.rs` | `not_started` |
 //! | What do supervisors report of running workloads? | `facts/live.rs` | `Live::overlay` |
 //! | What did an attempt lose, and does its workload save? | `lifecycle/lost_work.rs` | `of_ended` |
 //! | What does an attempt really use, and is that less than it requests? | `facts/usage.rs` | `AttemptUsage::advice` |

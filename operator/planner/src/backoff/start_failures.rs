@@ -16,8 +16,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::timed::{Rule, Timed};
 use crate::{
-    faults::creation,
-    values::{Container, Name, Pod, tells_of_loss},
+    faults::{creation, kubelet::message_of},
+    values::{Container, Name, Pod},
 };
 
 /// So many failed starts close a node.
@@ -61,19 +61,6 @@ struct Failure {
     message: String,
     /// False once the node was closed because of it, or has started a container since.
     counts: bool,
-}
-
-/// The runtime's message, if the container was created and could not be started.
-pub(crate) fn message_of(pod: &Pod) -> Option<&str> {
-    match &pod.container {
-        Container::Ended { exit_code, message, started: false, reason, .. }
-            if *exit_code != 0 && !tells_of_loss(reason) =>
-        {
-            Some(message)
-        }
-        Container::Waiting(Some((reason, message))) if reason == "RunContainerError" => Some(message),
-        _ => None,
-    }
 }
 
 impl StartFailures {

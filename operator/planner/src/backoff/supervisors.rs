@@ -4,12 +4,11 @@
 //! memory: a planner that is started again finds out again.
 
 use jiff::{SignedDuration, Timestamp};
-use scavenger_vocabulary::supervisor::PROGRAM;
 
 use super::timed::{Rule, Timed};
 use crate::{
-    faults::creation,
-    values::{Container, Name, Pod, Supervisor, tells_of_loss},
+    faults::supervisor::not_started,
+    values::{Container, Name, Pod, Supervisor},
 };
 
 /// How long starts in a namespace go without the supervisor after one could not be made with it; twice as long each time.
@@ -17,54 +16,6 @@ const FIRST: SignedDuration = SignedDuration::from_mins(10);
 
 /// The longest time.
 const LONGEST: SignedDuration = SignedDuration::from_hours(6);
-
-/// A container that ends with exit code 126 within this time has not run: its program could not be executed.
-const AT_ONCE: SignedDuration = SignedDuration::from_secs(10);
-
-/// Why the supervisor of a pod could not be started, if it could not.
-#[must_use]
-pub(crate) fn not_started(pod: &Pod) -> Option<String> {
-    let bringer = pod.supervisor.as_deref()?;
-    // A pod that is taken away while it starts says nothing.
-    if pod.deletion_requested.is_some() || pod.disruption_target.is_some() {
-        return None;
-    }
-    match (bringer, &pod.container) {
-        (Container::Waiting(Some((reason, message))), _) if creation::is_creation_error(reason) => {
-            Some(format!("{reason}: {message}"))
-        }
-        (Container::Ended { exit_code, reason, message, .. }, _)
-            if *exit_code != 0 && is_its_own_end(*exit_code, reason) =>
-        {
-            Some(format!("its init container ended with exit code {exit_code}: {message}"))
-        }
-        (_, Container::Waiting(Some((reason, message)))) if message.contains(PROGRAM) => {
-            Some(format!("{reason}: {message}"))
-        }
-        (_, Container::Ended { started: false, message, .. }) if message.contains(PROGRAM) => {
-            Some(message.clone())
-        }
-        (_, Container::Ended { exit_code: 126, started: true, time: Some(time), .. })
-            if pod.started.is_some_and(|started| time.duration_since(started) <= AT_ONCE) =>
-        {
-            Some("its container ended at once with exit code 126".to_owned())
-        }
-        _ => None,
-    }
-}
-
-/// True unless a node that went down, a limit or a signal ended it.
-fn is_its_own_end(exit_code: i32, reason: &str) -> bool {
-    !matches!(exit_code, 137 | 143) && reason != "OOMKilled" && !tells_of_loss(reason)
-}
-
-/// What is said of an attempt whose supervisor was not started.
-pub(crate) fn message(pod: &Pod, why: &str) -> String {
-    format!(
-        "the supervisor was not started in pod {}; the next attempt starts without it: {why}",
-        pod.key.name
-    )
-}
 
 /// Where the supervisor could not be started.
 #[derive(Debug)]
@@ -146,35 +97,6 @@ mod tests {
     fn ended(exit_code: i32, message: &str, started: bool) -> Container {
         let reason = if started { "Error" } else { "StartError" }.to_owned();
         Container::Ended { exit_code, reason, message: message.to_owned(), time: Some(at(5)), started }
-    }
-
-    #[test]
-    fn an_image_that_cannot_be_pulled_and_a_program_that_cannot_be_run_are_known() {
-        let mut pull = supervised("a");
-        pull.supervisor =
-            Some(Box::new(Container::Waiting(Some(("ErrImagePull".to_owned(), "x: not found".to_owned())))));
-        assert_eq!(not_started(&pull).as_deref(), Some("ErrImagePull: x: not found"));
-        let mut copy = supervised("a");
-        copy.supervisor = Some(Box::new(ended(1, "no space left on device", true)));
-        assert!(not_started(&copy).is_some());
-        copy.supervisor = Some(Box::new(ended(137, "", true)));
-        assert_eq!(not_started(&copy), None, "a signal is not its own end");
-        let mut noexec = supervised("a");
-        noexec.container = ended(128, &format!("exec: \"{PROGRAM}\": permission denied"), false);
-        assert!(not_started(&noexec).is_some());
-        noexec.container = ended(128, "exec: \"/usr/bin/gmx\": permission denied", false);
-        assert_eq!(not_started(&noexec), None);
-        let mut at_once = supervised("a");
-        at_once.container = ended(126, "", true);
-        assert_eq!(not_started(&at_once), None, "nobody knows when it started");
-        at_once.started = Some(at(0));
-        assert!(not_started(&at_once).is_some());
-        at_once.started = Some(at(-60));
-        assert_eq!(not_started(&at_once), None, "it ran for a minute");
-        at_once.started = Some(at(0));
-        assert_eq!(not_started(&at_once.clone().deleted(at(1))), None);
-        at_once.supervisor = None;
-        assert_eq!(not_started(&at_once), None, "there is no supervisor");
     }
 
     #[test]

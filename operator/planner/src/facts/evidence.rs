@@ -14,7 +14,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    faults::creation,
+    faults::{creation, kubelet::OUT_OF_MEMORY},
     values::{
         Attempt, Container, Disruption, EndReport, Job, Name, Outcome, Pod, PodPhase, Reason, tells_of_loss,
         time::later,
@@ -402,5 +402,5 @@ fn had_its_grace(
     }
     // What a limit of memory kills is no end of a grace period.
     let (Some(ended), Some(deleted)) = (ended, deleted) else { return false };
-    reason != "OOMKilled" && later(ended, STAMPS) >= later(deleted, grace)
+    reason != OUT_OF_MEMORY && later(ended, STAMPS) >= later(deleted, grace)
 }

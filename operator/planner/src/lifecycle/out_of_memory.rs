@@ -15,9 +15,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use crate::values::{
-    Accounting, Attempt, AttemptUsage, Container, Ending, Name, Outcome, Pod, Reason,
-    resources::{Amount, MEMORY, Share},
+use crate::{
+    faults::kubelet::OUT_OF_MEMORY,
+    values::{
+        Accounting, Attempt, AttemptUsage, Container, Ending, Name, Outcome, Pod, Reason,
+        resources::{Amount, MEMORY, Share},
+    },
 };
 
 /// The exit code of a program that SIGKILL ended.
@@ -55,7 +58,7 @@ pub(crate) fn is_unmarked<'a>(pods: impl IntoIterator<Item = &'a Arc<Pod>>, atte
     pods.into_iter().any(|pod| {
         let is_of_attempt = pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number);
         let Container::Ended { exit_code, reason, started, .. } = &pod.container else { return false };
-        is_of_attempt && *started && *exit_code == SIGKILL && reason != "OOMKilled"
+        is_of_attempt && *started && *exit_code == SIGKILL && reason != OUT_OF_MEMORY
     })
 }
 

@@ -10,10 +10,11 @@ use super::{
     verdict,
 };
 use crate::{
-    backoff::supervisors,
     faults::{
         creation::{self, Fault},
+        kubelet,
         refusal::{self, Refusal},
+        supervisor,
     },
     values::{
         Accounting, Attempt, ByUse, Confinement, Container, Job, Key, Name, Phase, Placement, Pod, Reason,
@@ -29,9 +30,6 @@ const SHORT_GRACE: SignedDuration = SignedDuration::from_secs(30);
 
 /// Pods of a gang whose events are read at once; those of the others tell hardly more.
 const READ_EVENTS_OF: usize = 10;
-
-/// What kube-scheduler says of a pod that mounts a claim without a volume, unless the volume is made where the pod goes.
-const UNBOUND_CLAIM: &str = "unbound immediate PersistentVolumeClaim";
 
 /// Its Job is made, for the nodes of the pool. Without settings (the pool was deleted meanwhile) no node belongs to it,
 /// and the Job waits until there is a pool again.
@@ -162,8 +160,8 @@ fn of_job(known: &Known<'_>, attempt: &Attempt, job: &Job, pods: &BTreeMap<Name,
     let Ok(settings) = known.settings else { return Next::Wait(None) };
     let unscheduled_until = later(began(attempt, job), settings.pending_timeout);
     let created_until = later(began(attempt, job), settings.start_deadline);
-    if let Some((pod, why)) = pods.values().find_map(|pod| Some((pod, supervisors::not_started(pod)?))) {
-        let message = supervisors::message(pod, &why);
+    if let Some((pod, why)) = pods.values().find_map(|pod| Some((pod, supervisor::not_started(pod)?))) {
+        let message = supervisor::message(pod, &why);
         return Next::Change(Transition::give_up(Reason::SupervisorNotStarted, message));
     }
     if pods.len() < attempt.demand.pod_count as usize && !job.is_over() {
@@ -175,7 +173,7 @@ fn of_job(known: &Known<'_>, attempt: &Attempt, job: &Job, pods: &BTreeMap<Name,
         }
         let message = unbound.unschedulable.clone();
         let message = message.unwrap_or_else(|| "the scheduler has not placed its pods".to_owned());
-        let reason = match message.contains(UNBOUND_CLAIM) {
+        let reason = match kubelet::is_claim_unbound(&message) {
             true => WaitingReason::VolumeUnbound,
             false => WaitingReason::Unscheduled,
         };

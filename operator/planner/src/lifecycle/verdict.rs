@@ -23,9 +23,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::out_of_memory::{self, Kills};
 use crate::{
-    backoff::supervisors,
     facts::evidence::Evidence,
-    faults::creation,
+    faults::{
+        creation,
+        kubelet::{EVICTED, OUT_OF_MEMORY, POD_FAILURE_POLICY, is_own_limit},
+        supervisor,
+    },
     values::{
         Attempt, AttemptUsage, Container, Disruption, Ending, Job, Name, Outcome, Pod, PodPhase, Reason,
         tells_of_loss, time::later,
@@ -107,7 +110,7 @@ pub fn judge(case: &Case<'_>) -> Verdict {
         return verdict;
     }
     if let JobState::There(job) = job
-        && job.failed.as_ref().is_some_and(|(reason, _)| reason == "PodFailurePolicy")
+        && job.failed.as_ref().is_some_and(|(reason, _)| reason == POD_FAILURE_POLICY)
     {
         // Our only rule there is DisruptionTarget; the pod that had it may be gone already.
         let (_, message) = job.failed.clone().unwrap_or_default();
@@ -315,8 +318,8 @@ fn failure(case: &Case<'_>, pod: &Pod) -> Option<(u8, Ending)> {
         let ending = Ending { outcome: Outcome::Failed, reason, message, disruption: None };
         Some((rank, ending))
     };
-    if let Some(why) = supervisors::not_started(pod) {
-        let message = supervisors::message(pod, &why);
+    if let Some(why) = supervisor::not_started(pod) {
+        let message = supervisor::message(pod, &why);
         return Some((0, Ending::new(Outcome::Withdrawn, Reason::SupervisorNotStarted, message)));
     }
     let node_failure = |message: String| Some((NODE_FAILURE, by_node(Outcome::Interrupted, message)));
@@ -325,7 +328,7 @@ fn failure(case: &Case<'_>, pod: &Pod) -> Option<(u8, Ending)> {
     }
     let name = &pod.key.name;
     match ended {
-        Some((_, "OOMKilled", message, _)) => failed(
+        Some((_, OUT_OF_MEMORY, message, _)) => failed(
             0,
             Reason::OOMKilled,
             format!(
@@ -368,7 +371,7 @@ fn failure(case: &Case<'_>, pod: &Pod) -> Option<(u8, Ending)> {
 /// more, so what was seen before tells whether the pod had run.
 fn by_kubelet(case: &Case<'_>, pod: &Pod, reason: &str, message: &str) -> (u8, Ending) {
     let name = &pod.key.name;
-    if reason == "Evicted" && is_own_limit(message) {
+    if reason == EVICTED && is_own_limit(message) {
         let message = format!("pod {name} was evicted by the kubelet{}", colon(message));
         return (0, Ending::failed(Reason::LimitExceeded, message));
     }
@@ -376,7 +379,7 @@ fn by_kubelet(case: &Case<'_>, pod: &Pod, reason: &str, message: &str) -> (u8, E
     let did = if outcome == Outcome::Interrupted { "ended" } else { "refused" };
     let message = format!("the node {did} pod {name}: {reason}{}", colon(message));
     // A pod can be the cause of an eviction.
-    let reason = if reason == "Evicted" { Reason::TerminationByKubelet } else { Reason::NodeFailure };
+    let reason = if reason == EVICTED { Reason::TerminationByKubelet } else { Reason::NodeFailure };
     (NODE_FAILURE, Ending::new(outcome, reason, message))
 }
 
@@ -384,15 +387,6 @@ fn by_kubelet(case: &Case<'_>, pod: &Pod, reason: &str, message: &str) -> (u8, E
 fn taken_from(case: &Case<'_>, pod: &Pod) -> Outcome {
     let had_started = case.evidence.has_started(&pod.key.name) || case.attempt.start_time.is_some();
     if had_started { Outcome::Interrupted } else { Outcome::Withdrawn }
-}
-
-/// True if the kubelet evicted a pod because of what the ScavengerJob itself may use: the storage of its main container, or of
-/// all containers together. Otherwise the node was short of something, or what was injected used too much: a ScavengerJob has
-/// no `emptyDir` of its own.
-fn is_own_limit(message: &str) -> bool {
-    let is_of_main = message.contains("Container main exceeded its local ephemeral storage limit");
-    let is_of_pod = message.contains("Pod ephemeral local storage usage exceeds the total limit");
-    is_of_main || is_of_pod
 }
 
 /// The rank of an end that the node is to blame for: before a container that failed, since peers fail when a node takes

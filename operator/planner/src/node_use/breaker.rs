@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     backoff::timed::{Rule, Timed},
+    faults::kubelet::is_evicted_for_memory,
     values::{Harm, Key, Name, Pod, time::later},
 };
 
@@ -49,10 +50,8 @@ impl Breaker {
     pub(crate) fn see(&mut self, pod: &Pod, is_shared: bool, now: Timestamp) -> Option<Name> {
         let began = *self.began.get_or_insert(now);
         let node = pod.node.as_ref()?;
-        // Disks and limits of its own have nothing to do with it.
-        let evicted = pod.status_reason.as_ref().is_some_and(|(reason, message)| {
-            reason == "Evicted" && message.contains("low on resource: memory")
-        });
+        let evicted = pod.status_reason.as_ref();
+        let evicted = evicted.is_some_and(|(reason, message)| is_evicted_for_memory(reason, message));
         let (time, what) = match (pod.out_of_memory, pod.disrupted_since.filter(|_| evicted)) {
             (Some(time), _) => (time, "a container of it was killed for memory"),
             (None, Some(time)) => (time, "the kubelet evicted it for lack of memory"),
