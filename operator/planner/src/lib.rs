@@ -17,7 +17,7 @@
 //! | Which of them can never fit? | `queue/never.rs` | `Queue::decide_who_never_fits` |
 //! | Is there capacity for it? | `capacity/questions.rs` | `Capacity::fits` |
 //! | Which part of the pool can it reach? | `capacity/groups.rs` | `Capacity::set_reach` |
-//! | Which thresholds hold now? | `values/calendar.rs` | `Settings::at` |
+//! | Which thresholds hold now? | `values/thresholds.rs` | `Settings::at` |
 //! | What are ordinary pods of a node expected to use? | `node_use/mod.rs` | `NodeUse::account` |
 //! | How is a node counted by use? | `capacity/account.rs` | `counted` |
 //! | When is a node no longer counted by use? | `node_use/breaker.rs` | `Breaker::see` |

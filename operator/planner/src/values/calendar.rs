@@ -9,17 +9,8 @@ use jiff::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Headroom, Name, Settings};
+use super::{Filling, Name};
 use crate::values::resources::{Share, Thresholds};
-
-/// How far ScavengerJobs fill the pool.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Filling {
-    /// Up to where they start.
-    pub start_thresholds: Thresholds,
-    /// When they go before anybody asks for what they hold.
-    pub headroom: Headroom,
-}
 
 /// Windows of time with thresholds of their own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -98,38 +89,20 @@ impl Calendar {
         Self { windows, otherwise, highest }
     }
 
-    fn open(&self, now: Timestamp) -> Option<&Window> {
-        self.windows.iter().find(|window| window.is_open(now))
-    }
-}
-
-impl Settings {
-    /// The settings with the thresholds that hold at a time.
-    #[must_use]
-    pub fn at(mut self, now: Timestamp) -> Self {
-        if let Some(calendar) = &self.calendar {
-            let open = calendar.open(now);
-            let filling = open.map_or(&calendar.otherwise, |window| &window.filling).clone();
-            self.window = open.map(|window| window.name.clone());
-            (self.start_thresholds, self.headroom) = (filling.start_thresholds, filling.headroom);
-        }
-        self
+    /// What holds at a time, and the name of the window that is open then.
+    pub(super) fn at(&self, now: Timestamp) -> (Option<&Name>, &Filling) {
+        let open = self.windows.iter().find(|window| window.is_open(now));
+        open.map_or((None, &self.otherwise), |window| (Some(&window.name), &window.filling))
     }
 
-    /// When other thresholds may hold; never without a calendar.
-    #[must_use]
-    pub fn turn_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.calendar
-            .iter()
-            .flat_map(|calendar| &calendar.windows)
-            .filter_map(|window| window.turns_at(now))
-            .min()
+    /// When a window opens or closes next.
+    pub(super) fn turns_at(&self, now: Timestamp) -> Option<Timestamp> {
+        self.windows.iter().filter_map(|window| window.turns_at(now)).min()
     }
 
-    /// Up to where ScavengerJobs start when they may fill the most: what is below that can start some day.
-    #[must_use]
-    pub fn highest_thresholds(&self) -> &Thresholds {
-        self.calendar.as_ref().map_or(&self.start_thresholds, |calendar| &calendar.highest)
+    /// Up to where ScavengerJobs start when they may fill the most.
+    pub(super) fn highest(&self) -> &Thresholds {
+        &self.highest
     }
 }
 
@@ -138,7 +111,7 @@ mod tests {
     use jiff::civil::time;
 
     use super::*;
-    use crate::fixtures;
+    use crate::{fixtures, values::Settings};
 
     /// Open from the evening to the morning.
     fn nights(time_zone: TimeZone) -> Window {

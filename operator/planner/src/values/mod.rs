@@ -4,6 +4,7 @@ pub mod action;
 mod calendar;
 mod confinement;
 mod explanation;
+mod filling;
 mod node;
 mod node_group;
 mod observation;
@@ -13,9 +14,11 @@ pub mod resources;
 mod scavenger_job;
 mod settings;
 mod supervision;
+mod thresholds;
 pub(crate) mod time;
 pub mod urgency;
 mod usage;
+mod volume;
 pub mod weights;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -23,10 +26,11 @@ use std::{collections::BTreeMap, sync::Arc};
 pub use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};
 use serde::{Deserialize, Serialize};
 
-pub use calendar::{Calendar, Filling, Window};
+pub use calendar::{Calendar, Window};
 pub use confinement::Confinement;
 pub use explanation::{Explanation, Shortage};
-pub use node::{Access, Node, Taint, Usage, Volume};
+pub use filling::{Filling, Headroom};
+pub use node::{Node, Taint, Usage};
 pub use node_group::NodeGroup;
 pub use observation::Observation;
 pub(crate) use placement::Named;
@@ -37,7 +41,7 @@ pub use scavenger_job::{
     Admitted, Attempt, AttemptNode, Controls, Demand, Disruption, Ending, HISTORY, Job, ScavengerJob,
     ScavengerJobSpec, ScavengerJobStatus, Waiting,
 };
-pub use settings::{Headroom, PreemptionMode, Settings};
+pub use settings::{PreemptionMode, Settings};
 pub use supervision::{
     CheckpointRequest, EndReport, LiveReport, Measured, ObservedSaves, Rank, Stop, Supervised, Supervision,
     SupervisionSpec, Supervisor,
@@ -45,6 +49,7 @@ pub use supervision::{
 pub use usage::{
     Accounting, AttemptUsage, ByUse, Figures, Harm, PodUsage, RememberedNode, RememberedUse, UsageRules,
 };
+pub use volume::{Access, Volume};
 
 /// A short, shared text: names, UIDs.
 pub type Name = Arc<str>;

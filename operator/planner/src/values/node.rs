@@ -1,11 +1,11 @@
-//! Nodes, what was measured on them, and PersistentVolumes.
+//! Nodes, and what was measured on them.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Key, Name, NodeTerm};
+use super::Name;
 use crate::values::resources::Resources;
 
 /// A node.
@@ -71,30 +71,4 @@ pub struct Usage {
     pub memory_bytes: i64,
     /// When it was measured.
     pub time: Timestamp,
-}
-
-/// A PersistentVolume.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Volume {
-    /// Name.
-    pub name: Name,
-    /// The PersistentVolumeClaim that it is bound to.
-    pub claim: Option<Key>,
-    /// Required node affinity: one of these terms must match. Every node matches if there is none.
-    pub affinity: Vec<NodeTerm>,
-    /// How many may mount it at a time.
-    #[serde(default)]
-    pub access: Access,
-}
-
-/// How many may mount a PersistentVolume at a time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Access {
-    /// Pods on any number of nodes.
-    #[default]
-    ManyNodes,
-    /// The pods of one node: it is attached there.
-    OneNode,
-    /// One pod.
-    OnePod,
 }

@@ -5,11 +5,8 @@ use std::collections::BTreeMap;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
-use super::{Calendar, Name, Node, NodeGroup, Supervisor, UsageRules};
-use crate::values::{
-    resources::{CPU, MEMORY, PODS, Share, Thresholds},
-    weights::Weights,
-};
+use super::{Calendar, Headroom, Name, Node, NodeGroup, Supervisor, UsageRules};
+use crate::values::{resources::Thresholds, weights::Weights};
 
 /// Settings of the pool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,32 +92,4 @@ pub enum PreemptionMode {
     Scheduler,
     /// The operator, by expected loss, for pods that do not preempt by themselves.
     Operator,
-}
-
-/// When ScavengerJobs go so that others find room at once.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Headroom {
-    /// For cpu, memory and pods: above this share ScavengerJobs go; never if none. A share of 1 is never passed by
-    /// what kube-scheduler places.
-    pub interrupt_threshold: Option<Share>,
-    /// For single resources. Extended resources that are not named here have none: they come in whole units.
-    pub interrupt_threshold_overrides: BTreeMap<Name, Share>,
-    /// Down to this share.
-    pub target: Share,
-    /// For single resources.
-    pub target_overrides: BTreeMap<Name, Share>,
-}
-
-impl Headroom {
-    /// Above which share of a resource ScavengerJobs go. All of it is none: also where pods ask for more than their node has left, which a node that shrank can bring about.
-    pub(crate) fn threshold(&self, resource: &str) -> Option<Share> {
-        let default = self.interrupt_threshold.filter(|_| matches!(resource, CPU | MEMORY | PODS));
-        let named = self.interrupt_threshold_overrides.get(resource).copied();
-        named.or(default).filter(|share| *share < Share::from_fraction(1.0))
-    }
-
-    /// Down to which share of a resource they go.
-    pub(crate) fn target(&self, resource: &str) -> Share {
-        self.target_overrides.get(resource).copied().unwrap_or(self.target)
-    }
 }
