@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, process::Command, time::Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{cache, chart, docs, generate, lint, paths, release, rules, shell, test, words};
+use crate::{cache, chart, docs, generate, layers, lint, paths, release, rules, shell, test, words};
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
@@ -88,6 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     check("shell scripts and spelling", &lint::tools);
     check("site of the pages", &docs::book);
     check("planner depends on no client", &planner_is_pure);
+    check("folders of the planner", &layers::check);
     check("tables of rules", &rules::check);
     check("names in paths of requests", &paths::check);
     check("licences and sources of dependencies", &dependencies);

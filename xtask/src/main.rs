@@ -16,6 +16,7 @@ mod generate;
 mod images;
 mod install;
 mod kernel;
+mod layers;
 mod lint;
 mod packages;
 mod paths;
