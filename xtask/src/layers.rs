@@ -1,5 +1,5 @@
 //! Which folder of the planner may know which. Arrows between them lead one way, so that who reads a folder has to know those
-//! below it only. docs/contributing/planner.md says what each is for.
+//! below it only. docs/contributing/planner.md says what each is for. No function may be so long that it needs to be scrolled.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -49,6 +49,9 @@ const OUTSIDE: [&str; 2] = ["", "fixtures"];
 /// The only folder that may add methods to the planner: its fields are its own.
 const PLANS: &str = "plan";
 
+/// So many lines a function may have, from its name to its end.
+const LONGEST: usize = 80;
+
 /// Checks the planner's sources, and prints how large each folder is.
 pub(crate) fn check() -> Result<()> {
     let sources = Sources::read()?;
@@ -72,6 +75,8 @@ struct Source {
     /// What it passes on to those who import it, by name.
     passed_on: BTreeMap<String, String>,
     adds_to_planner: bool,
+    /// Functions of more than [`LONGEST`] lines, with how many they have.
+    too_long: Vec<(String, usize)>,
     /// Public items.
     public: usize,
     lines: usize,
@@ -108,6 +113,11 @@ impl Sources {
             if folder(module) != PLANS && source.adds_to_planner {
                 wrong.push(format!("{}: `impl Planner` belongs into {PLANS}/ alone", file(module)));
             }
+        }
+        for (module, source) in &self.0 {
+            wrong.extend(source.too_long.iter().map(|(name, lines)| {
+                format!("{}: {name} has {lines} lines; a function has at most {LONGEST}", file(module))
+            }));
         }
         wrong.extend(circles(&graph).into_iter().map(|circle| {
             let files: Vec<String> = circle.iter().map(|module| file(module)).collect();
@@ -197,6 +207,7 @@ impl Source {
             paths: named,
             passed_on,
             adds_to_planner: rest.contains("impl Planner"),
+            too_long: too_long(text),
             public: rest.lines().filter(|line| is_public(line)).count(),
             lines: text.lines().count(),
         }
@@ -312,6 +323,25 @@ fn paths(code: &str) -> Vec<String> {
     words.filter(|word| word.contains("::")).map(str::to_owned).collect()
 }
 
+/// The functions of a text that are too long. As rustfmt writes them, the line that ends one is indented as the line with its
+/// name is.
+fn too_long(text: &str) -> Vec<(String, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let ends = |from: usize, indent: &str| {
+        let end = format!("{indent}}}");
+        lines[from..].iter().position(|line| *line == end).map(|length| length + 1)
+    };
+    let length = |(from, line): (usize, &&str)| {
+        let code = line.trim_start();
+        let bare = ["pub ", "pub(crate) ", "pub(super) "].iter().find_map(|word| code.strip_prefix(word));
+        let bare = bare.unwrap_or(code);
+        let name = bare.strip_prefix("const ").unwrap_or(bare).strip_prefix("fn ")?;
+        let lines = ends(from, &line[..line.len() - code.len()]).filter(|lines| *lines > LONGEST)?;
+        Some((name.split(['(', '<']).next()?.to_owned(), lines))
+    };
+    lines.iter().enumerate().filter_map(length).collect()
+}
+
 fn is_public(line: &str) -> bool {
     let line = line.trim_start();
     let rest = ["pub ", "pub(crate) "].iter().find_map(|word| line.strip_prefix(word));
@@ -404,6 +434,17 @@ mod tests {
     fn only_one_folder_adds_to_the_planner() {
         let wrong = sources(&[("causes", "impl Planner {\n}\n"), ("plan", "impl Planner {\n}\n")]).wrong();
         assert_eq!(wrong, ["operator/planner/src/causes.rs: `impl Planner` belongs into plan/ alone"]);
+    }
+
+    #[test]
+    fn a_function_that_is_too_long_is_named() {
+        let function = |lines: usize| {
+            let body = "        look();\n".repeat(lines - 2);
+            format!("impl Queue {{\n    pub(crate) fn walk<T>(of: T) {{\n{body}    }}\n}}\n")
+        };
+        assert!(sources(&[("queue", &function(LONGEST))]).wrong().is_empty());
+        let wrong = sources(&[("queue", &function(LONGEST + 1))]).wrong();
+        assert_eq!(wrong, ["operator/planner/src/queue.rs: walk has 81 lines; a function has at most 80"]);
     }
 
     #[test]

@@ -43,21 +43,7 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
         .filter(|(_, pod)| pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number))
         .map(|(name, pod)| (name.clone(), pod.clone()))
         .collect();
-    let listed = known.memory.listed == Some(attempt.number);
-    let case = Case {
-        attempt,
-        evidence: known.evidence,
-        job: state,
-        pods: &pods,
-        listed,
-        lost: known.pod_on_lost_node(),
-        is_to_blame: known.is_to_blame,
-        usage: known.sj.status.usage.as_deref(),
-        out_of_memory_nodes: &known.sj.status.out_of_memory_nodes,
-        made_progress: made_progress(known, attempt),
-        now: known.now,
-    };
-    let judged_at = match verdict::judge(&case) {
+    let judged_at = match judge(known, attempt, state, &pods) {
         Verdict::Ended(ending) => {
             return Next::Change(Transition::End(interruption::explained(attempt, ending)));
         }
@@ -86,18 +72,7 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
     {
         return Next::Change(Transition::fail(Reason::DeadlineExceeded, deadline_message(seconds)));
     }
-    let Some(job) = job else {
-        return if matches!(state, JobState::Gone) {
-            starting::next_of_orphans(known, attempt, &pods)
-        } else if let Some(next) = starting::next_of_refused(known) {
-            next
-        } else if known.memory.may_create == Some(attempt.number) {
-            starting::create_job(known, attempt)
-        } else {
-            // A restarted operator cannot know whether the Job was made and deleted while it was away.
-            Next::Do(Task::ListPods { job: None })
-        };
-    };
+    let Some(job) = job else { return without_job(known, attempt, state, &pods) };
     let all = attempt.demand.pod_count as usize;
     // Containers that were injected beside the main ones may not have started yet, or have failed.
     let up = pods.values().filter(|pod| pod.container == Container::Running).count();
@@ -113,6 +88,46 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
             Next::Inform(transition, _) => Next::Inform(transition, deadline.map(|(_, time)| time)),
             next => next,
         },
+    }
+}
+
+fn judge(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    job: JobState<'_>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
+) -> Verdict {
+    verdict::judge(&Case {
+        attempt,
+        evidence: known.evidence,
+        job,
+        pods,
+        listed: known.memory.listed == Some(attempt.number),
+        lost: known.pod_on_lost_node(),
+        is_to_blame: known.is_to_blame,
+        usage: known.sj.status.usage.as_deref(),
+        out_of_memory_nodes: &known.sj.status.out_of_memory_nodes,
+        made_progress: made_progress(known, attempt),
+        now: known.now,
+    })
+}
+
+/// What is next for an attempt whose Job is not there.
+fn without_job(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    job: JobState<'_>,
+    pods: &BTreeMap<Name, Arc<Pod>>,
+) -> Next {
+    if matches!(job, JobState::Gone) {
+        starting::next_of_orphans(known, attempt, pods)
+    } else if let Some(next) = starting::next_of_refused(known) {
+        next
+    } else if known.memory.may_create == Some(attempt.number) {
+        starting::create_job(known, attempt)
+    } else {
+        // A restarted operator cannot know whether the Job was made and deleted while it was away.
+        Next::Do(Task::ListPods { job: None })
     }
 }
 

@@ -96,7 +96,7 @@ pub struct Case<'a> {
 /// Judges an attempt.
 #[must_use]
 pub fn judge(case: &Case<'_>) -> Verdict {
-    let Case { attempt, evidence, job, pods, listed, .. } = *case;
+    let Case { attempt, evidence, job, .. } = *case;
     // What the planner decided is no evidence: the workload may have come to its end first.
     let over = match job {
         JobState::There(job) => job.over_since,
@@ -120,70 +120,83 @@ pub fn judge(case: &Case<'_>) -> Verdict {
             lost(attempt, Reason::DisruptionTarget, &message, &job.key.name),
         ));
     }
+    of_tie(case, over).or_else(|| of_failures(case)).unwrap_or_else(|| of_job(case))
+}
+
+/// An attempt of which nobody can say whether a deletion or an end came first. `over` is since when its Job is over.
+fn of_tie(case: &Case<'_>, over: Option<Timestamp>) -> Option<Verdict> {
+    let Case { attempt, evidence, pods, .. } = *case;
     // The kubelet may say that a container ended before it says that its pod did.
     let has_ended = |pod: &Arc<Pod>| pod.phase.is_terminal() || failure(case, pod).is_some();
-    if evidence.tie(over) && pods.values().any(has_ended) {
-        // That a node is lost explains the end as well as anything.
-        let (reason, message) = match case.lost.filter(|_| attempt.demand.pod_count > 1) {
-            Some((pod, node)) => {
-                (Reason::NodeFailure, format!("node {node} of pod {pod} is gone or not ready"))
-            }
-            None => (
-                Reason::Unknown,
-                "a pod was deleted at about the time at which a container ended; what came first is not known"
-                    .to_owned(),
-            ),
-        };
-        return Verdict::Ended(Ending {
-            outcome: taken_away(attempt, evidence),
-            reason,
-            message,
-            disruption: None,
-        });
+    if !evidence.tie(over) || !pods.values().any(has_ended) {
+        return None;
     }
-    if let Some(mut ending) = pods
-        .values()
-        .filter_map(|pod| failure(case, pod))
-        // Its peers failed because of it, and it may be gone by now: of a Job that failed, pods that are left are deleted.
-        .chain(evidence.lost_by_node().map(lost_by_node))
-        .min_by_key(|(rank, _)| *rank)
-        .map(|(_, ending)| ending)
-    {
-        let kills = Kills {
-            before: case.out_of_memory_nodes,
-            made_progress: case.made_progress,
-            unmarked: out_of_memory::is_unmarked(pods.values(), attempt),
-        };
-        ending = out_of_memory::judge(attempt, case.usage, kills, ending);
-        if ending.outcome == Outcome::Interrupted {
-            // The kubelet may not know any more whether the container that it lost had started.
-            ending.outcome = taken_away(attempt, evidence);
-        } else if ending.reason == Reason::ContainerFailed && attempt.demand.pod_count > 1 {
-            match peers(case) {
-                Peers::Lost(pod, node) => {
-                    ending.outcome = taken_away(attempt, evidence);
-                    ending.reason = Reason::NodeFailure;
-                    ending.message =
-                        format!("node {node} of pod {pod} is gone or not ready, and {}", ending.message);
-                }
-                Peers::MayBeLost(until) => return Verdict::OpenUntil(until),
-                Peers::Ended | Peers::OnReadyNodes if evidence.lacks(pods, attempt.demand.pod_count) => {
-                    // Peers fail when one of them is taken away; whether one was, nobody has seen.
-                    ending.outcome = taken_away(attempt, evidence);
-                    ending.reason = Reason::Unknown;
-                    ending.message.push_str(", but another pod is gone, and what came first is not known");
-                }
-                Peers::Ended | Peers::OnReadyNodes => {}
-            }
+    // That a node is lost explains the end as well as anything.
+    let (reason, message) = match case.lost.filter(|_| attempt.demand.pod_count > 1) {
+        Some((pod, node)) => {
+            (Reason::NodeFailure, format!("node {node} of pod {pod} is gone or not ready"))
         }
-        return Verdict::Ended(ending);
+        None => (
+            Reason::Unknown,
+            "a pod was deleted at about the time at which a container ended; what came first is not known"
+                .to_owned(),
+        ),
+    };
+    Some(Verdict::Ended(Ending::new(taken_away(attempt, evidence), reason, message)))
+}
+
+/// An attempt of which pods failed: the one that tells most about the cause decides.
+fn of_failures(case: &Case<'_>) -> Option<Verdict> {
+    let Case { attempt, evidence, pods, .. } = *case;
+    let failures = pods.values().filter_map(|pod| failure(case, pod));
+    // Its peers failed because of it, and it may be gone by now: of a Job that failed, pods that are left are deleted.
+    let failures = failures.chain(evidence.lost_by_node().map(lost_by_node));
+    let (_, ending) = failures.min_by_key(|(rank, _)| *rank)?;
+    let kills = Kills {
+        before: case.out_of_memory_nodes,
+        made_progress: case.made_progress,
+        unmarked: out_of_memory::is_unmarked(pods.values(), attempt),
+    };
+    let mut ending = out_of_memory::judge(attempt, case.usage, kills, ending);
+    if ending.outcome == Outcome::Interrupted {
+        // The kubelet may not know any more whether the container that it lost had started.
+        ending.outcome = taken_away(attempt, evidence);
+    } else if ending.reason == Reason::ContainerFailed && attempt.demand.pod_count > 1 {
+        match peers(case) {
+            Peers::Lost(pod, node) => {
+                ending.outcome = taken_away(attempt, evidence);
+                ending.reason = Reason::NodeFailure;
+                ending.message =
+                    format!("node {node} of pod {pod} is gone or not ready, and {}", ending.message);
+            }
+            Peers::MayBeLost(until) => return Some(Verdict::OpenUntil(until)),
+            Peers::Ended | Peers::OnReadyNodes if evidence.lacks(pods, attempt.demand.pod_count) => {
+                // Peers fail when one of them is taken away; whether one was, nobody has seen.
+                ending.outcome = taken_away(attempt, evidence);
+                ending.reason = Reason::Unknown;
+                ending.message.push_str(", but another pod is gone, and what came first is not known");
+            }
+            Peers::Ended | Peers::OnReadyNodes => {}
+        }
     }
-    let succeeded = evidence.succeeded(pods);
-    let needed = attempt.demand.pod_count as usize;
+    Some(Verdict::Ended(ending))
+}
+
+/// What the Job says of an attempt whose pods do not explain how it ended.
+fn of_job(case: &Case<'_>) -> Verdict {
+    let Case { attempt, evidence, job, pods, listed, .. } = *case;
+    let deleted = |what: &str, object: &Name| {
+        let disruption = lost(attempt, Reason::Deleted, what, object);
+        Verdict::Ended(interrupted(attempt, evidence, disruption))
+    };
     match job {
         JobState::Unseen => Verdict::Open,
         // A Complete Job whose pods have all been seen to succeed really is complete.
-        JobState::There(job) if job.complete && succeeded >= needed => Verdict::Ended(completed(pods)),
+        JobState::There(job)
+            if job.complete && evidence.succeeded(pods) >= attempt.demand.pod_count as usize =>
+        {
+            Verdict::Ended(completed(pods))
+        }
         JobState::There(job) if !job.deleting && !job.is_over() => Verdict::Open,
         _ if !listed => Verdict::NeedsList,
         // Pods of a Job that is over or gone end by themselves; the next version of one of them continues here.
@@ -192,19 +205,9 @@ pub fn judge(case: &Case<'_>) -> Verdict {
         {
             Verdict::Open
         }
-        JobState::There(job) => {
-            let what = if job.deleting { "its Job was deleted" } else { "a pod was deleted from outside" };
-            Verdict::Ended(interrupted(
-                attempt,
-                evidence,
-                lost(attempt, Reason::Deleted, what, &job.key.name),
-            ))
-        }
-        JobState::Gone => Verdict::Ended(interrupted(
-            attempt,
-            evidence,
-            lost(attempt, Reason::Deleted, "its Job was deleted", &"".into()),
-        )),
+        JobState::There(job) if job.deleting => deleted("its Job was deleted", &job.key.name),
+        JobState::There(job) => deleted("a pod was deleted from outside", &job.key.name),
+        JobState::Gone => deleted("its Job was deleted", &"".into()),
     }
 }
 

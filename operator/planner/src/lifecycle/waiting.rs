@@ -1,6 +1,6 @@
 //! A ScavengerJob without an active attempt: what it waits for, and what is prepared before it starts.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
     active,
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     facts::volumes::ClaimHold,
-    values::{Reason, Settings, Waiting, WaitingReason, action::Task, time::later},
+    values::{Reason, Waiting, WaitingReason, action::Task, time::later},
 };
 
 /// How often it is looked again at pods that hold something up: their node can be lost without any of them changing.
@@ -25,99 +25,118 @@ const REFERENCE_AGAIN: SignedDuration = SignedDuration::from_secs(2);
 /// The same of something that has been missing for long.
 const LONGEST_REFERENCE_AGAIN: SignedDuration = SignedDuration::from_mins(2);
 
+/// What keeps it from starting apart from capacity, in the order in which it is asked: the first that has an answer decides.
+const STEPS: [fn(&Known<'_>) -> Option<Next>; 7] =
+    [of_invalid_spec, of_leftovers, of_controls, of_pods_left, of_pool, of_delay, of_others];
+
 /// What is next for a ScavengerJob that has no active attempt.
 #[must_use]
 pub fn next(known: &Known<'_>) -> Next {
-    let (now, status) = (known.now, &known.sj.status);
-    if let Err(message) = &known.sj.spec {
-        return Next::Change(Transition::fail(Reason::InvalidSpec, message.clone()));
-    }
+    STEPS.iter().find_map(|step| step(known)).unwrap_or_else(|| to_start(known))
+}
+
+fn held(reason: WaitingReason, message: &str, again: Option<Timestamp>) -> Option<Next> {
+    Some(Next::Held(Waiting { reason, message: message.to_owned() }, again))
+}
+
+fn of_invalid_spec(known: &Known<'_>) -> Option<Next> {
+    let message = known.sj.spec.as_ref().err()?;
+    Some(Next::Change(Transition::fail(Reason::InvalidSpec, message.clone())))
+}
+
+/// Jobs and pods of earlier attempts that have to go.
+fn of_leftovers(known: &Known<'_>) -> Option<Next> {
     // An ended attempt's Job goes; so does one that was made by an operator that never got to write it down.
     if let Some(job) = known.jobs.values().find(|job| !job.deleting) {
-        return Next::Do(Task::delete(job));
+        return Some(Next::Do(Task::delete(job)));
     }
     // Whatever it waits for: nothing that was interrupted works on.
-    if let Some(next) = leftovers::next_of_orphans(known) {
-        return match next {
-            Next::Wait(timer) => Next::Held(leftovers::holds_next_attempt(known), timer),
-            next => next,
-        };
-    }
+    Some(match leftovers::next_of_orphans(known)? {
+        Next::Wait(timer) => Next::Held(leftovers::holds_next_attempt(known), timer),
+        next => next,
+    })
+}
+
+/// What of its spec may change at any time.
+fn of_controls(known: &Known<'_>) -> Option<Next> {
     if let Some(deadline) = known.sj.controls.active_deadline.map(|deadline| deadline.as_secs())
-        && status.active_seconds >= deadline
+        && known.sj.status.active_seconds >= deadline
     {
-        return Next::Change(Transition::fail(Reason::DeadlineExceeded, active::deadline_message(deadline)));
+        let message = active::deadline_message(deadline);
+        return Some(Next::Change(Transition::fail(Reason::DeadlineExceeded, message)));
     }
-    if known.sj.controls.suspend {
-        let message = active::HELD_BY_SUSPEND.to_owned();
-        return Next::Held(Waiting { reason: WaitingReason::Suspended, message }, None);
-    }
+    let suspended = || held(WaitingReason::Suspended, active::HELD_BY_SUSPEND, None);
+    known.sj.controls.suspend.then(suspended).flatten()
+}
+
+/// Pods of earlier attempts that are about to end, or may still come.
+fn of_pods_left(known: &Known<'_>) -> Option<Next> {
     let pods_may_come = leftovers::pods_may_come_until(known);
     let anything_left = !known.jobs.is_empty() || known.first_pod_left().is_some() || pods_may_come.is_some();
-    if anything_left && status.not_before.is_none_or(|time| time <= now) {
-        let again = pods_may_come.unwrap_or_else(|| later(now, LOOK_AGAIN));
-        return Next::Held(leftovers::holds_next_attempt(known), Some(again));
+    if !anything_left || known.sj.status.not_before.is_some_and(|time| time > known.now) {
+        return None;
     }
-    let settings = match known.settings {
-        Ok(settings) => settings,
-        Err(message) => {
-            let waiting = Waiting { reason: WaitingReason::Paused, message: message.to_owned() };
-            return Next::Held(waiting, None);
-        }
+    let again = pods_may_come.unwrap_or_else(|| later(known.now, LOOK_AGAIN));
+    Some(Next::Held(leftovers::holds_next_attempt(known), Some(again)))
+}
+
+fn of_pool(known: &Known<'_>) -> Option<Next> {
+    let message = match known.settings {
+        Err(message) => message,
+        Ok(settings) if settings.drain => "the ScavengerPool is being drained (spec.drain)",
+        Ok(settings) if settings.paused => "the ScavengerPool is paused (spec.paused)",
+        Ok(_) => return None,
     };
-    if settings.paused || settings.drain {
-        let message = if settings.drain {
-            "the ScavengerPool is being drained (spec.drain)"
-        } else {
-            "the ScavengerPool is paused (spec.paused)"
-        };
-        let waiting = Waiting { reason: WaitingReason::Paused, message: message.to_owned() };
-        return Next::Held(waiting, None);
-    }
+    held(WaitingReason::Paused, message, None)
+}
+
+/// The delay after its last attempt.
+fn of_delay(known: &Known<'_>) -> Option<Next> {
+    let (sj, status) = (known.sj, &known.sj.status);
     // A delay after failed starts belongs to the spec that could not start; another one gets its chance at once.
-    let other_spec = status.failed_starts > 0 && status.observed_generation != known.sj.generation;
-    if let Some(time) = status.not_before.filter(|time| *time > now && !other_spec) {
-        // The reason was written together with the time, unless something else was said meanwhile.
-        let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.clone());
-        let passed = [WaitingReason::Paused, WaitingReason::Suspended];
-        return match said.filter(|waiting| !passed.contains(&waiting.reason)) {
-            Some(waiting) if status.observed_generation == known.sj.generation => {
-                Next::Held(waiting, Some(time))
-            }
-            _ => Next::Held(
-                Waiting {
-                    reason: WaitingReason::BackingOff,
-                    message: "waits out the delay after its last attempt".to_owned(),
-                },
-                Some(time),
-            ),
-        };
+    let other_spec = status.failed_starts > 0 && status.observed_generation != sj.generation;
+    let time = status.not_before.filter(|time| *time > known.now && !other_spec)?;
+    // The reason was written together with the time, unless something else was said meanwhile.
+    let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.clone());
+    let passed = [WaitingReason::Paused, WaitingReason::Suspended];
+    match said.filter(|waiting| !passed.contains(&waiting.reason)) {
+        Some(waiting) if status.observed_generation == sj.generation => Some(Next::Held(waiting, Some(time))),
+        _ => held(WaitingReason::BackingOff, "waits out the delay after its last attempt", Some(time)),
     }
+}
+
+/// Others that work in its folder, or with its volume.
+fn of_others(known: &Known<'_>) -> Option<Next> {
     if let Some(other) = known.folder_user {
         let message = format!("waits for ScavengerJob {:?}, which works in the same folder", &*other.name);
-        let waiting = Waiting { reason: WaitingReason::FolderInUse, message };
         return match known.has_reservation {
-            true => Next::GiveBack(waiting, now + SignedDuration::from_secs(2)),
-            false => Next::Held(waiting, None),
+            true => Some(give_back(known, WaitingReason::FolderInUse, message)),
+            false => held(WaitingReason::FolderInUse, &message, None),
         };
     }
-    if let Some(hold) = &known.claim_hold {
-        let (reason, message, again) = match hold {
-            ClaimHold::InUse(message) => {
-                (WaitingReason::VolumeInUse, message.clone(), Some(later(now, CLAIM_AGAIN)))
-            }
-            // It is looked at when they can be listed, or when its volume shows.
-            ClaimHold::Unknown(claim) => {
-                let message = format!(
-                    "the volume of PersistentVolumeClaim {:?} is not known; waits until the operator can list \
-                     PersistentVolumes",
-                    &**claim
-                );
-                (WaitingReason::VolumeUnknown, message, None)
-            }
-        };
-        return Next::Held(Waiting { reason, message }, again);
+    match known.claim_hold.as_ref()? {
+        ClaimHold::InUse(message) => {
+            held(WaitingReason::VolumeInUse, message, Some(later(known.now, CLAIM_AGAIN)))
+        }
+        // It is looked at when they can be listed, or when its volume shows.
+        ClaimHold::Unknown(claim) => {
+            let message = format!(
+                "the volume of PersistentVolumeClaim {:?} is not known; waits until the operator can list \
+                 PersistentVolumes",
+                &**claim
+            );
+            held(WaitingReason::VolumeUnknown, &message, None)
+        }
     }
+}
+
+/// The capacity that is reserved for it is of no use for a moment.
+fn give_back(known: &Known<'_>, reason: WaitingReason, message: String) -> Next {
+    Next::GiveBack(Waiting { reason, message }, known.now + SignedDuration::from_secs(2))
+}
+
+/// Nothing but capacity keeps it from starting; what is prepared once capacity is reserved.
+fn to_start(known: &Known<'_>) -> Next {
     if !known.has_reservation {
         return Next::Candidate;
     }
@@ -129,29 +148,28 @@ pub fn next(known: &Known<'_>) -> Next {
             1 => "waits until 1 pod of an earlier attempt has ended".to_owned(),
             left => format!("waits until {left} pods of earlier attempts have ended"),
         };
-        let waiting = Waiting { reason: WaitingReason::BackingOff, message };
-        return Next::GiveBack(waiting, now + SignedDuration::from_secs(2));
+        return give_back(known, WaitingReason::BackingOff, message);
     }
     if let Some(pod) = &prepared.folder_pod {
         let message = format!(
             "waits until pod {pod} of another ScavengerJob, which works in the same folder, has ended"
         );
-        let waiting = Waiting { reason: WaitingReason::FolderInUse, message };
-        return Next::GiveBack(waiting, now + SignedDuration::from_secs(2));
+        return give_back(known, WaitingReason::FolderInUse, message);
     }
     if !prepared.missing.is_empty() {
-        return of_missing(known, &prepared.missing, settings);
+        return of_missing(known, &prepared.missing);
     }
     Next::Change(Transition::Start)
 }
 
 /// The spec refers to something that does not exist: kind and name of each.
-fn of_missing(known: &Known<'_>, missing: &[(String, String)], settings: &Settings) -> Next {
+fn of_missing(known: &Known<'_>, missing: &[(String, String)]) -> Next {
     let now = known.now;
     let names: Vec<String> = missing.iter().map(|(kind, name)| format!("{kind} {name:?}")).collect();
     let message = format!("{} does not exist in namespace {:?}", names.join(", "), &*known.sj.key.namespace);
     let since = known.memory.missing_since.unwrap_or(now);
-    let last = later(since, settings.reference_grace);
+    let grace = known.settings.map_or(SignedDuration::ZERO, |settings| settings.reference_grace);
+    let last = later(since, grace);
     let again = if known.has_run {
         // It was there when a container ran with this spec, so it is not misspelt: it may be made again.
         later(now, now.duration_since(since).clamp(REFERENCE_AGAIN, LONGEST_REFERENCE_AGAIN))

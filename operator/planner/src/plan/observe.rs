@@ -8,7 +8,9 @@ use super::Planner;
 use crate::{
     capacity::Closed,
     facts::seen::SeenPod,
-    values::{Access, Key, LiveReport, Name, Observation, Phase, Pod, PodUsage, ScavengerJob, Settings},
+    values::{
+        Access, Key, LiveReport, Name, Node, Observation, Phase, Pod, PodUsage, ScavengerJob, Settings,
+    },
 };
 
 impl Planner {
@@ -26,16 +28,7 @@ impl Planner {
                 let key = self.seen.remove_job(&(owner, namespace), &uid);
                 self.agenda.add_all(key.iter());
             }
-            Observation::Pod(mut pod) => {
-                self.share_node(&mut pod);
-                let seen = self.seen.watch_pod(pod, now);
-                match &seen {
-                    SeenPod::Ordinary(pod) => self.note_use(pod, now),
-                    SeenPod::Own(pod, _) if pod.phase.is_terminal() => self.note_end(&pod.key, now),
-                    SeenPod::Own(..) | SeenPod::Stale => {}
-                }
-                self.see_pod(seen);
-            }
+            Observation::Pod(pod) => self.watch_pod(pod, now),
             Observation::PodGone(key) => {
                 self.note_end(&key, now);
                 self.forget_pod(&key);
@@ -45,21 +38,8 @@ impl Planner {
                     self.forget_pod(&pod);
                 }
             }
-            Observation::Node(node) => {
-                self.node_use.touch(&node.name);
-                self.causes.node_pressure.set_node(&node);
-                if self.capacity.is_ready(&node.name) != node.ready {
-                    self.look_at_those_on(&node.name);
-                }
-                self.capacity.set_node(node, self.settings.as_ref().ok());
-            }
-            Observation::NodeGone(name) => {
-                self.node_use.forget_node(&name);
-                self.causes.nodes_in_use.remove_node(&name);
-                self.causes.node_pressure.remove_node(&name);
-                self.look_at_those_on(&name);
-                self.capacity.remove_node(&name);
-            }
+            Observation::Node(node) => self.see_node(node),
+            Observation::NodeGone(name) => self.forget_node(&name),
             Observation::Volume(volume) => {
                 if let Some(claim) = &volume.claim {
                     self.queue.bound(claim, &self.capacity);
@@ -101,6 +81,34 @@ impl Planner {
         }
         let (scavenger_jobs, pods) = self.seen.take_moved();
         self.replace(&scavenger_jobs, pods);
+    }
+
+    fn watch_pod(&mut self, mut pod: Box<Pod>, now: Timestamp) {
+        self.share_node(&mut pod);
+        let seen = self.seen.watch_pod(pod, now);
+        match &seen {
+            SeenPod::Ordinary(pod) => self.note_use(pod, now),
+            SeenPod::Own(pod, _) if pod.phase.is_terminal() => self.note_end(&pod.key, now),
+            SeenPod::Own(..) | SeenPod::Stale => {}
+        }
+        self.see_pod(seen);
+    }
+
+    fn see_node(&mut self, node: Node) {
+        self.node_use.touch(&node.name);
+        self.causes.node_pressure.set_node(&node);
+        if self.capacity.is_ready(&node.name) != node.ready {
+            self.look_at_those_on(&node.name);
+        }
+        self.capacity.set_node(node, self.settings.as_ref().ok());
+    }
+
+    fn forget_node(&mut self, name: &Name) {
+        self.node_use.forget_node(name);
+        self.causes.nodes_in_use.remove_node(name);
+        self.causes.node_pressure.remove_node(name);
+        self.look_at_those_on(name);
+        self.capacity.remove_node(name);
     }
 
     /// Settings of the pool, of which those thresholds hold that its calendar gives.

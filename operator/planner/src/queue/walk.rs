@@ -29,6 +29,23 @@ struct Candidate {
     returns: Option<Return>,
 }
 
+/// What became of the lines that were looked at.
+#[derive(Debug, Default)]
+struct Found {
+    candidates: Vec<Candidate>,
+    /// Those that are more likely to fail than others.
+    failed: Vec<Candidate>,
+    /// Those that do not fit, or would touch what is kept for this one.
+    passed_over: Vec<(Lane, Option<Key>)>,
+    held: Vec<Lane>,
+}
+
+impl Found {
+    fn list(&mut self, lane: Lane) -> &mut Vec<Candidate> {
+        if lane.is_doubtful() { &mut self.failed } else { &mut self.candidates }
+    }
+}
+
 /// One that may start, and what decides among several.
 #[derive(Debug)]
 struct Best {
@@ -213,35 +230,10 @@ impl Queue {
         if kept.is_none() && !loans.is_empty() {
             *kept = Some(self.kept(loans, room));
         }
-        let mut candidates: Vec<Candidate> = Vec::new();
-        let mut failed: Vec<Candidate> = Vec::new();
-        let mut passed_over: Vec<(Lane, Option<Key>)> = Vec::new();
-        let mut held = Vec::new();
+        let mut found = Found::default();
         let is_ahead = |turn: Turn, lane: Lane| lane.is_doubtful() || from.is_none_or(|from| from <= turn);
-        // What is lent counts as free where something may be given back.
-        let most = match kept {
-            Some(kept) => room.capacity.size(&kept.lent.free(&free)),
-            None => room.capacity.size(&free),
-        };
-        let to_look_at = self.fronts.to_look_at(most).into_iter();
-        for (turn, lane) in to_look_at.filter(|(turn, lane)| is_ahead(*turn, *lane)) {
-            if lane.hold.is_some_and(|hold| !self.holds.is_open(hold)) {
-                held.push(lane);
-                continue;
-            }
-            let mut returns = None;
-            if !room.capacity.fits(lane.ask, &free) {
-                let kept = kept.as_ref().filter(|_| claim.is_none());
-                returns = kept.and_then(|kept| self.owed(lane, kept, &free, room));
-                if returns.is_none() {
-                    passed_over.push((lane, None));
-                    continue;
-                }
-            }
-            let list = if lane.is_doubtful() { &mut failed } else { &mut candidates };
-            list.push(Candidate { turn, lane, holder: None, returns });
-        }
-        if kept.is_none() && !(candidates.is_empty() && failed.is_empty()) {
+        self.look_at_lines(&mut found, is_ahead, kept.as_ref(), claim.is_some(), &free, room);
+        if kept.is_none() && !(found.candidates.is_empty() && found.failed.is_empty()) {
             *kept = Some(self.kept(loans, room));
         }
         let mut nothing = Kept::default();
@@ -255,12 +247,13 @@ impl Queue {
                 kept.lent.give_back(one.lane.ask, &one.rank, true, &free, room.capacity)
             };
             if fits || returns.is_some() {
-                let list = if one.lane.is_doubtful() { &mut failed } else { &mut candidates };
+                let list = found.list(one.lane);
                 let place = list.partition_point(|other| other.turn < one.rank.turn);
                 let holder = Some(one.rank.clone());
                 list.insert(place, Candidate { turn: one.rank.turn, lane: one.lane, holder, returns });
             }
         }
+        let Found { mut candidates, mut failed, mut passed_over, held } = found;
         // The one for which something is being given back waits for that, and those of its line with it.
         if let Some(claim) = claim {
             candidates.retain(|one| one.lane != claim.lane);
@@ -300,6 +293,41 @@ impl Queue {
             returns,
             lent_by,
         })
+    }
+
+    /// Finds the lines whose demand fits, or would fit if what is lent were given back: that is not asked while something
+    /// `is_claimed`, that is, being given back.
+    fn look_at_lines(
+        &self,
+        found: &mut Found,
+        is_ahead: impl Fn(Turn, Lane) -> bool,
+        kept: Option<&Kept<'_>>,
+        is_claimed: bool,
+        free: &[i64],
+        room: &mut Room<'_>,
+    ) {
+        // What is lent counts as free where something may be given back.
+        let most = match kept {
+            Some(kept) => room.capacity.size(&kept.lent.free(free)),
+            None => room.capacity.size(free),
+        };
+        let to_look_at = self.fronts.to_look_at(most).into_iter();
+        for (turn, lane) in to_look_at.filter(|(turn, lane)| is_ahead(*turn, *lane)) {
+            if lane.hold.is_some_and(|hold| !self.holds.is_open(hold)) {
+                found.held.push(lane);
+                continue;
+            }
+            let mut returns = None;
+            if !room.capacity.fits(lane.ask, free) {
+                let kept = kept.filter(|_| !is_claimed);
+                returns = kept.and_then(|kept| self.owed(lane, kept, free, room));
+                if returns.is_none() {
+                    found.passed_over.push((lane, None));
+                    continue;
+                }
+            }
+            found.list(lane).push(Candidate { turn, lane, holder: None, returns });
+        }
     }
 
     /// What is kept now, and lent.
