@@ -18,8 +18,8 @@ impl Borders {
     /// Takes in what became of a node.
     pub(super) fn set(&mut self, name: &Name, entry: &Entry) {
         // Of a node that is gone nothing is known; its pods are deleted by the garbage collector.
-        let outside = entry.node.is_some() && !entry.eligible && !entry.scavengers.is_empty();
-        for (set, is_in) in [(&mut self.closed, entry.is_to_avoid), (&mut self.outside, outside)] {
+        let outside = entry.node.is_some() && !entry.is_eligible() && !entry.scavengers.is_empty();
+        for (set, is_in) in [(&mut self.closed, entry.closed().is_some()), (&mut self.outside, outside)] {
             if is_in != set.contains(name) {
                 if is_in {
                     set.insert(name.clone())

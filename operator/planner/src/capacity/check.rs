@@ -100,10 +100,10 @@ impl Capacity {
             ));
         }
         let (mut eligible, mut ordinary) = (Resources::default(), Resources::default());
-        for entry in self.nodes.values().filter(|entry| entry.eligible) {
+        for entry in self.nodes.values().filter(|entry| entry.is_eligible()) {
             let Some(node) = &entry.node else { return Err("a node that is gone is eligible".to_owned()) };
             eligible.add(&node.allocatable);
-            if entry.in_pool {
+            if entry.is_in_pool() {
                 ordinary.add(&entry.counted_ordinary());
             }
         }

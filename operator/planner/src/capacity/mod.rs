@@ -123,8 +123,8 @@ impl Capacity {
         if known == Some(&node) {
             return;
         }
-        let state = NodeState::of(&node, settings, self.closed.contains_key(&name));
-        let was_eligible = self.nodes.get(&name).is_some_and(|entry| entry.eligible);
+        let state = NodeState::of(&node, settings, self.closed.get(&name));
+        let was_eligible = self.nodes.get(&name).is_some_and(|entry| entry.is_eligible());
         // Whether a node is ready has no say in "never fits". Other labels concern only those whom it lets in now, or no
         // longer; see `take_readmitted`.
         let same = |known: &Node| {
@@ -132,7 +132,7 @@ impl Capacity {
                 |node: &Node| node.taints.iter().filter(|taint| !taint.passes()).cloned().collect::<Vec<_>>();
             (&known.allocatable, lasting(known)) == (&node.allocatable, lasting(&node))
         };
-        if state.eligible != was_eligible || !known.is_some_and(same) {
+        if state.is_eligible() != was_eligible || !known.is_some_and(same) {
             self.epoch += 1;
         }
         let admits_others =
@@ -173,19 +173,16 @@ impl Capacity {
 
     /// Closes a node to ScavengerJobs, or opens it. Other pods go there all the same.
     pub(crate) fn set_closed(&mut self, name: &Name, closed: Option<Closed>, settings: Option<&Settings>) {
-        let is_closed = closed.is_some();
-        let was_closed = match closed {
-            Some(why) => self.closed.insert(name.clone(), why).is_some(),
-            None => self.closed.remove(name).is_some(),
+        let before = match closed.clone() {
+            Some(why) => self.closed.insert(name.clone(), why),
+            None => self.closed.remove(name),
         };
-        if is_closed == was_closed || self.node(name).is_none() {
+        if closed == before || self.node(name).is_none() {
             return;
         }
-        self.version += 1;
-        self.change_node(name, |entry| {
-            let node = entry.node.as_ref();
-            entry.state = node.map(|node| NodeState::of(node, settings, is_closed)).unwrap_or_default();
-        });
+        // Another reason alone makes no difference to anybody who waits.
+        self.version += u64::from(closed.is_some() != before.is_some());
+        self.change_node(name, |entry| entry.judge(settings, closed.as_ref()));
     }
 
     /// Changes what is known of a node and keeps up the totals. An entry that says nothing any longer goes.
@@ -201,11 +198,11 @@ impl Capacity {
         let Some(entry) = self.nodes.get_mut(name) else { return };
         let group = entry.group;
         self.totals.change(entry, Resources::subtract);
-        self.eligible_nodes -= usize::from(entry.eligible);
+        self.eligible_nodes -= usize::from(entry.is_eligible());
         change(entry);
-        self.eligible_nodes += usize::from(entry.eligible);
+        self.eligible_nodes += usize::from(entry.is_eligible());
         if entry.group.is_none()
-            && let Some(node) = entry.node.as_ref().filter(|_| entry.eligible)
+            && let Some(node) = entry.node.as_ref().filter(|_| entry.is_eligible())
         {
             entry.group = self.totals.taints.number_of(node);
         }
@@ -232,10 +229,9 @@ impl Capacity {
         });
         let names: Vec<Name> = self.nodes.keys().cloned().collect();
         for name in names {
-            let is_closed = self.closed.contains_key(&name);
+            let closed = self.closed.get(&name).cloned();
             self.change_node(&name, |entry| {
-                let node = entry.node.as_ref();
-                entry.state = node.map(|node| NodeState::of(node, settings, is_closed)).unwrap_or_default();
+                entry.judge(settings, closed.as_ref());
                 entry.group = None;
             });
         }
@@ -413,7 +409,7 @@ impl Capacity {
     /// tolerates.
     #[must_use]
     pub fn is_in_pool(&self, name: &Name) -> bool {
-        self.nodes.get(name).is_some_and(|entry| entry.in_pool)
+        self.nodes.get(name).is_some_and(|entry| entry.is_in_pool())
     }
 
     /// Every node, whether it belongs to the pool or not.
@@ -444,14 +440,14 @@ impl Capacity {
 
     /// Nodes of the pool, those included that take nothing now.
     pub(crate) fn all_pool_nodes(&self) -> impl Iterator<Item = &Node> {
-        self.nodes.values().filter(|entry| entry.eligible).filter_map(|entry| entry.node.as_ref())
+        self.nodes.values().filter(|entry| entry.is_eligible()).filter_map(|entry| entry.node.as_ref())
     }
 
     /// Nodes of the pool, those included that are closed to ScavengerJobs, with what pods use on each.
     pub fn pool_nodes(&self) -> impl Iterator<Item = (&Node, &Resources)> {
         self.nodes
             .values()
-            .filter(|entry| entry.in_pool)
+            .filter(|entry| entry.is_in_pool())
             .filter_map(|entry| Some((entry.node.as_ref()?, &entry.used)))
     }
 

@@ -6,11 +6,11 @@ use jiff::Timestamp;
 
 use super::{
     account::{Account, compute, smaller, with_compute, without_compute},
-    state::NodeState,
+    state::{Closed, NodeState},
     view::Rooms,
 };
 use crate::values::{
-    Key, Name, Node,
+    Key, Name, Node, Settings,
     resources::{PODS, Resources},
 };
 
@@ -84,6 +84,12 @@ impl Deref for Entry {
 }
 
 impl Entry {
+    /// Decides again how it stands.
+    pub(super) fn judge(&mut self, settings: Option<&Settings>, closed: Option<&Closed>) {
+        let node = self.node.as_ref();
+        self.state = node.map(|node| NodeState::of(node, settings, closed)).unwrap_or_default();
+    }
+
     pub(super) fn new(slot: usize) -> Self {
         Self {
             node: None,
@@ -167,11 +173,11 @@ impl Entry {
         let now = self.is_open().then(|| left(fillable, &self.used.plus(&self.beyond)));
         let Some(account) = &self.account else {
             if !by_use {
-                let empty = self.eligible.then(|| node.allocatable.clone());
+                let empty = self.is_eligible().then(|| node.allocatable.clone());
                 return [now, without, empty, None, None, None];
             }
             // Only ScavengerJobs are asked whether they ever fit: gangs, too, stay below what the node may be filled to.
-            let empty = self.eligible.then(|| most.clone());
+            let empty = self.is_eligible().then(|| most.clone());
             let chosen_without = self.is_open().then(|| fillable.minus(&self.ordinary));
             return [now.clone(), without, empty.clone(), now, chosen_without, empty];
         };
@@ -189,7 +195,7 @@ impl Entry {
             .filter(|_| account.open);
         let by_use_without =
             self.is_open().then(|| most_pods(limit.minus(&self.counted_ordinary()), account.most_pods));
-        let empty = self.eligible.then(|| most_pods(with_compute(most, &account.most), account.most_pods));
+        let empty = self.is_eligible().then(|| most_pods(with_compute(most, &account.most), account.most_pods));
         let both = now.zip(by_use_now.as_ref()).map(|(now, by_use)| smaller(&now, by_use));
         [both, without, empty.clone(), by_use_now, by_use_without, empty]
     }

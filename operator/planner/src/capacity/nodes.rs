@@ -142,7 +142,7 @@ impl Capacity {
 
     /// True if the node is of this group, and takes pods now.
     pub(crate) fn is_in_own(&self, node: &Name, group: usize) -> bool {
-        self.nodes.get(node).is_some_and(|entry| entry.in_pool && own_group(entry) == Some(group))
+        self.nodes.get(node).is_some_and(|entry| entry.is_in_pool() && own_group(entry) == Some(group))
     }
 
     /// True if nodes have limits of their own: then kube-scheduler, which knows none, never chooses.

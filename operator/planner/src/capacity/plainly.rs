@@ -82,7 +82,7 @@ impl Capacity {
     /// The sums of what a demand reaches, if that is not the whole pool, and what pending pods are about to take there.
     fn part_plainly(&self, demand: &Demand, ledger: &Ledger) -> Option<(Sums, Resources)> {
         let mut groups: BTreeMap<Vec<Taint>, Vec<(&Name, &Entry)>> = BTreeMap::new();
-        for (name, entry) in self.nodes.iter().filter(|(_, entry)| entry.eligible) {
+        for (name, entry) in self.nodes.iter().filter(|(_, entry)| entry.is_eligible()) {
             if let Some(node) = &entry.node {
                 groups.entry(groups::taints(node)).or_default().push((name, entry));
             }
@@ -104,7 +104,7 @@ impl Capacity {
         let mut sums = Sums::default();
         for (name, entry) in reach.iter().flat_map(|taints| &groups[*taints]) {
             sums.add_node(entry);
-            if let Some(promised) = ledger.promised(name).filter(|_| entry.in_pool) {
+            if let Some(promised) = ledger.promised(name).filter(|_| entry.is_in_pool()) {
                 sums.promised.add(promised);
             }
         }
@@ -119,7 +119,7 @@ impl Capacity {
     }
 
     fn suitable(&self, demand: &Demand) -> usize {
-        let nodes = self.nodes.values().filter(|entry| entry.eligible);
+        let nodes = self.nodes.values().filter(|entry| entry.is_eligible());
         let nodes = nodes.filter_map(|entry| entry.node.as_ref());
         nodes.filter(|node| View::Empty.admits(&demand.placement, node)).count()
     }

@@ -90,7 +90,7 @@ impl Capacity {
 
     /// True if the node is of this group, and takes pods now.
     pub(crate) fn is_in_group(&self, node: &Name, group: usize) -> bool {
-        self.nodes.get(node).is_some_and(|entry| entry.in_pool && entry.group == Some(group))
+        self.nodes.get(node).is_some_and(|entry| entry.is_in_pool() && entry.group == Some(group))
     }
 
     /// For each demand whether it reaches this group and no other.

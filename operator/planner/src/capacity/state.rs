@@ -1,5 +1,5 @@
-//! How a node stands: what it counts for, whether ScavengerJobs may be added to it, and up to where it may be filled. That is
-//! decided in one function, [`NodeState::of`]; everything else asks for it.
+//! How a node stands: what it counts for, whether ScavengerJobs may be added to it and why not, and up to where it may be
+//! filled. That is decided in one function, [`NodeState::of`]; everything else asks for it.
 
 use super::own::OwnLimit;
 use crate::values::{Node, Settings};
@@ -7,37 +7,34 @@ use crate::values::{Node, Settings};
 /// See the module. The default is that of a node that is gone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct NodeState {
-    /// True if it belongs to the pool whenever it is ready: it counts in what can ever fit.
-    pub(super) eligible: bool,
-    /// True if it belongs to the pool now: ordinary pods can go there, so it counts in the sums of the pool, whether it takes
-    /// ScavengerJobs or not.
-    pub(super) in_pool: bool,
-    /// Whether ScavengerJobs may be added to it.
-    pub(super) takes: Takes,
-    /// True if a new pod of a ScavengerJob must not go there, although kube-scheduler might choose it.
-    pub(super) is_to_avoid: bool,
+    counts: Counts,
+    takes: Takes,
     /// Up to where it may be filled, if that is its own.
     pub(super) limit: Option<Box<OwnLimit>>,
 }
 
-/// Whether ScavengerJobs may be added to a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Takes {
-    /// They may.
-    Open,
-    /// They may not.
-    Closed(Why),
+/// In which sums of the pool a node counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Counts {
+    /// It is gone, or does not belong to the pool.
+    #[default]
+    Never,
+    /// In what can ever fit: it belongs to the pool whenever it is ready.
+    WhenReady,
+    /// In all of them: ordinary pods can go there, whether it takes ScavengerJobs or not.
+    Now,
 }
 
-/// Why no ScavengerJob may be added to a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why {
-    /// It is gone, or does not belong to the pool.
-    Outside,
-    /// It takes no pods: it is cordoned, not ready or under pressure.
-    Unusable,
-    /// It is closed to ScavengerJobs alone ([`Closed`]).
-    Closed,
+/// Whether ScavengerJobs may be added to a node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+enum Takes {
+    /// They may.
+    Open,
+    /// It is closed to them alone: kube-scheduler might choose it for a new pod all the same, so Jobs keep off it.
+    Closed(Closed),
+    /// It takes no pods, or is not of the pool.
+    #[default]
+    Nothing,
 }
 
 /// Why a node is closed to ScavengerJobs for now, although other pods go there.
@@ -49,36 +46,47 @@ pub(crate) enum Closed {
     Starts(String),
 }
 
-impl Default for Takes {
-    fn default() -> Self {
-        Self::Closed(Why::Outside)
-    }
-}
-
 impl NodeState {
     /// That of a node in a pool with these settings, which may be closed to ScavengerJobs.
-    pub(super) fn of(node: &Node, settings: Option<&Settings>, is_closed: bool) -> Self {
+    pub(super) fn of(node: &Node, settings: Option<&Settings>, closed: Option<&Closed>) -> Self {
         let Some(settings) = settings.filter(|settings| settings.include(node)) else {
             return Self::default();
         };
+        // One that is not ready or cordoned has a taint that keeps pods away: however many of them are closed as well, no Job
+        // names them. The taint of memory pressure keeps no pod away where an admission plugin lets pods with requests
+        // tolerate it.
+        let may_be_chosen = node.usable || node.ready && node.pressure.is_some();
         Self {
-            eligible: true,
-            in_pool: node.usable,
-            takes: match (node.usable, is_closed) {
-                (true, false) => Takes::Open,
-                (true, true) => Takes::Closed(Why::Closed),
-                (false, _) => Takes::Closed(Why::Unusable),
+            counts: if node.usable { Counts::Now } else { Counts::WhenReady },
+            takes: match closed.filter(|_| may_be_chosen) {
+                Some(closed) => Takes::Closed(closed.clone()),
+                None if node.usable => Takes::Open,
+                None => Takes::Nothing,
             },
-            // One that is not ready or cordoned has a taint that keeps pods away: however many of them are closed as well, no
-            // Job names them. The taint of memory pressure keeps no pod away where an admission plugin lets pods with requests
-            // tolerate it.
-            is_to_avoid: is_closed && (node.usable || node.ready && node.pressure.is_some()),
             limit: OwnLimit::of(node, settings),
         }
+    }
+
+    /// True if it belongs to the pool whenever it is ready.
+    pub(super) fn is_eligible(&self) -> bool {
+        self.counts != Counts::Never
+    }
+
+    /// True if it belongs to the pool now, and ordinary pods can go there.
+    pub(super) fn is_in_pool(&self) -> bool {
+        self.counts == Counts::Now
     }
 
     /// True if ScavengerJobs may be added to it.
     pub(super) fn is_open(&self) -> bool {
         self.takes == Takes::Open
+    }
+
+    /// Why a new pod of a ScavengerJob must not go there, although kube-scheduler might choose it.
+    pub(super) fn closed(&self) -> Option<&Closed> {
+        match &self.takes {
+            Takes::Closed(why) => Some(why),
+            Takes::Open | Takes::Nothing => None,
+        }
     }
 }

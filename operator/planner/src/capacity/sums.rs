@@ -24,10 +24,10 @@ pub(super) struct Sums {
 impl Sums {
     /// A node counts, or counts no longer.
     pub(super) fn change(&mut self, entry: &Entry, scope: Scope, change: fn(&mut Resources, &Resources)) {
-        let Some(node) = entry.node.as_ref().filter(|_| entry.eligible) else { return };
+        let Some(node) = entry.node.as_ref().filter(|_| entry.is_eligible()) else { return };
         change(&mut self.eligible, &node.allocatable);
         self.own_eligible.change(entry, change);
-        if !entry.in_pool {
+        if !entry.is_in_pool() {
             return;
         }
         let counted = entry.counted();

@@ -41,7 +41,7 @@ impl Totals {
             return;
         }
         let before = std::mem::replace(&mut entry.promised, promised.cloned().unwrap_or_default());
-        if !entry.in_pool {
+        if !entry.is_in_pool() {
             return;
         }
         let own = own_group(entry).and_then(|group| self.own.get_mut(&group));
