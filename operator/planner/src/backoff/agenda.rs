@@ -1,6 +1,6 @@
 //! What is looked at next, and when: the ScavengerJobs about which something is new, and those whose time has come.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -11,6 +11,26 @@ use crate::{backoff, values::Key};
 pub(crate) struct Agenda {
     due: BTreeSet<Key>,
     timers: BTreeSet<(Timestamp, Key)>,
+    wakes: BTreeMap<Wake, Timestamp>,
+}
+
+/// What else the planner wakes up for although nothing is seen until then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wake {
+    /// The pool's calendar may give other thresholds.
+    Calendar,
+    /// Nodes are to be counted again by what they use.
+    NodeUse,
+    /// A node on which containers could not be started is tried again.
+    ClosedNodes,
+    /// A cause of interruptions has something to do, or what it relies on should be gone at the latest.
+    Causes,
+    /// Capacity that was lent and is being given back should be free at the latest.
+    Loans,
+    /// A namespace or a claim for which starts were refused may be tried again.
+    Refusals,
+    /// The budget allows the next write of a status that only informs.
+    Informing,
 }
 
 /// The part of the agenda that belongs to one ScavengerJob.
@@ -58,9 +78,23 @@ impl Agenda {
         self.due.pop_first()
     }
 
-    /// When the first timer is due.
+    /// Wakes the planner up for this at a time, instead of at the time set before.
+    pub(crate) fn set_wake(&mut self, wake: Wake, time: Option<Timestamp>) {
+        match time {
+            Some(time) => _ = self.wakes.insert(wake, time),
+            None => _ = self.wakes.remove(&wake),
+        }
+    }
+
+    /// True if the time has come that was set for this.
+    pub(crate) fn is_due(&self, wake: Wake, now: Timestamp) -> bool {
+        self.wakes.get(&wake).is_some_and(|time| *time <= now)
+    }
+
+    /// When to plan again if nothing is seen until then.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
-        self.timers.first().map(|(time, _)| *time)
+        let timers = self.timers.first().map(|(time, _)| time);
+        timers.into_iter().chain(self.wakes.values()).min().copied()
     }
 
     /// Looks at a ScavengerJob again at this time, instead of at the time set before.

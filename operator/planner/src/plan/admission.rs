@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
-    backoff,
+    backoff::{self, agenda::Wake},
     causes::pool::{self, Standing},
     facts::tracked::Tracked,
     lifecycle::{loss::Loss, starting},
@@ -14,7 +14,6 @@ use crate::{
     values::{
         Key, Reason, Settings, Waiting, WaitingReason,
         action::{Action, Ordered, Task},
-        time::earlier,
     },
 };
 
@@ -30,7 +29,7 @@ impl Planner {
         self.seen_version = self.capacity.version();
         self.follow_probes(now);
         let is_due = self.walk_due
-            | self.returns_at.is_some_and(|time| time <= now)
+            | self.agenda.is_due(Wake::Loans, now)
             | self.promises.take_freed()
             | self.queue.take_changed()
             | self.queue.opens(now)
@@ -110,8 +109,8 @@ impl Planner {
     /// Finds out when the first borrower that is terminating should have given back what was lent to it: whatever hangs
     /// then is not waited for any longer.
     pub(crate) fn follow_loans(&mut self, now: Timestamp) {
-        self.returns_at = self.loans.iter().filter_map(|sj| self.returns_at(sj, now)).min();
-        self.look_again = earlier(self.look_again, self.returns_at);
+        let first = self.loans.iter().filter_map(|sj| self.returns_at(sj, now)).min();
+        self.agenda.set_wake(Wake::Loans, first);
     }
 
     /// When a borrower that is terminating should have given back what was lent to it at the latest.

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Planner;
 use crate::{
+    backoff::agenda::Wake,
     facts::reported::{RETELL, Telling},
     lifecycle::{self, next::Next, transition},
     queue::Room,
@@ -58,6 +59,7 @@ impl Planner {
                 Telling::Later(time) => self.agenda.set_timer(&key, &mut tracked.turn, Some(time)),
             }
         }
+        self.agenda.set_wake(Wake::Informing, self.informing.wake_at());
         actions.len() - before
     }
 

@@ -15,7 +15,8 @@ use jiff::Timestamp;
 
 use crate::{
     backoff::{
-        agenda::Agenda, by_requests::ByRequests, start_failures::StartFailures, supervisors::Supervisors,
+        agenda::{Agenda, Wake},
+        by_requests::ByRequests, start_failures::StartFailures, supervisors::Supervisors,
     },
     capacity::{
         Capacity,
@@ -61,8 +62,6 @@ pub struct Plan {
 #[derive(Debug)]
 pub struct Planner {
     settings: Result<Settings, String>,
-    /// When the pool's calendar may give other thresholds.
-    settings_turn_at: Option<Timestamp>,
     seen: Seen,
     capacity: Capacity,
     promises: Promises,
@@ -81,19 +80,14 @@ pub struct Planner {
     seen_version: u64,
     /// ScavengerJobs that hold capacity that is reserved for others.
     loans: BTreeSet<Key>,
-    /// When the first of them that gives its capacity back should have done so.
-    returns_at: Option<Timestamp>,
     /// True if the queue is to be walked along as soon as there are settings.
     walk_due: bool,
-    /// When a cause of interruptions has something to do, or what it relies on should be gone at the latest.
-    look_again: Option<Timestamp>,
 }
 
 impl Default for Planner {
     fn default() -> Self {
         Self {
             settings: Err("the ScavengerPool \"default\" does not exist; an admin must create it".to_owned()),
-            settings_turn_at: None,
             seen: Seen::default(),
             capacity: Capacity::default(),
             promises: Promises::default(),
@@ -110,9 +104,7 @@ impl Default for Planner {
             asked: BTreeMap::new(),
             seen_version: 0,
             loans: BTreeSet::new(),
-            returns_at: None,
             walk_due: false,
-            look_again: None,
         }
     }
 }
@@ -140,14 +132,11 @@ impl Planner {
         self.follow_loans(now);
         // Those that share a folder with one that starts wait for it from now on.
         looked_at += self.follow_up(now, &mut actions);
+        self.agenda.set_wake(Wake::Refusals, self.queue.wake_at(now));
         // 5. Who is told why it waits: last, since it helps nobody to start.
         let informed = self.inform(now, &mut actions);
-        // 6. When to plan again if nothing is seen until then.
-        let wake_at =
-            self.agenda.wake_at().into_iter().chain(self.look_again).chain(self.informing.wake_at());
-        let wake_at = wake_at.chain(self.queue.wake_at(now)).chain(self.start_failures.wake_at());
-        let wake_at = wake_at.chain(self.settings_turn_at).chain(self.node_use.wake_at()).min();
         let expired = self.promises.expired() - expired;
+        let wake_at = self.agenda.wake_at();
         Plan { actions, report: Report { looked_at, ordered, admitted, informed, expired }, wake_at }
     }
 
@@ -155,6 +144,7 @@ impl Planner {
     fn follow_use(&mut self, now: Timestamp) {
         let lacking = self.node_use.follow(self.settings.as_ref().ok(), &mut self.capacity, now);
         self.causes.nodes_in_use.set(lacking);
+        self.agenda.set_wake(Wake::NodeUse, self.node_use.wake_at());
     }
 
     /// Looks at every ScavengerJob on the agenda, and says how many these were.
@@ -364,14 +354,15 @@ impl Planner {
     /// Interrupts those that must go. Comes after every ScavengerJob about which something was seen was looked at, and
     /// before any starts.
     fn interrupt(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> Vec<Ordered> {
-        self.look_again = None;
+        self.agenda.set_wake(Wake::Causes, None);
         let Self { settings: Ok(settings), seen, capacity, promises, occupancy, causes, .. } = self else {
             return Vec::new();
         };
         let (ordered, hurried) = (Vec::new(), Vec::new());
         let mut pool = Pool { seen, capacity, promises, occupancy, settings, now, ordered, hurried };
-        self.look_again = causes.order(&mut pool);
+        let wake_at = causes.order(&mut pool);
         let Pool { ordered, hurried, .. } = pool;
+        self.agenda.set_wake(Wake::Causes, wake_at);
         for sj in ordered.iter().map(|order| &order.sj).chain(&hurried) {
             self.visit(sj, now, actions);
         }

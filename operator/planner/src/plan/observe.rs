@@ -6,6 +6,7 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
+    backoff::agenda::Wake,
     capacity::Closed,
     facts::seen::SeenPod,
     values::{
@@ -114,7 +115,8 @@ impl Planner {
     /// Settings of the pool, of which those thresholds hold that its calendar gives.
     fn set_settings(&mut self, settings: Result<Settings, String>, now: Timestamp) {
         let settings = settings.map(|settings| settings.at(now));
-        self.settings_turn_at = settings.as_ref().ok().and_then(|settings| settings.turn_at(now));
+        let turns_at = settings.as_ref().ok().and_then(|settings| settings.turn_at(now));
+        self.agenda.set_wake(Wake::Calendar, turns_at);
         if self.settings == settings {
             return;
         }
@@ -128,7 +130,7 @@ impl Planner {
 
     /// A window of the pool's calendar may have opened or closed.
     pub(crate) fn follow_calendar(&mut self, now: Timestamp) {
-        if self.settings_turn_at.is_some_and(|time| time <= now) {
+        if self.agenda.is_due(Wake::Calendar, now) {
             self.set_settings(self.settings.clone(), now);
         }
     }
@@ -170,6 +172,7 @@ impl Planner {
             let memory = || self.causes.measured_memory.is_full(node).then_some(Closed::Memory);
             self.capacity.set_closed(node, starts.or_else(memory), self.settings.as_ref().ok());
         }
+        self.agenda.set_wake(Wake::ClosedNodes, self.start_failures.wake_at());
     }
 
     /// Whether a node is lost decides how the attempts on it are judged.
