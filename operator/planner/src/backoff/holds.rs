@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::timed::{Pause, Rule, Timed};
 use crate::{
     backoff,
     faults::refusal,
@@ -57,15 +58,29 @@ pub(crate) struct HoldId(u64);
 const DENIED: usize = 3;
 
 /// The namespaces that are held.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Holds {
     ids: BTreeMap<Scope, HoldId>,
-    holds: BTreeMap<HoldId, Hold>,
+    holds: Timed<HoldId, Hold>,
     /// The hold for which each ScavengerJob probes.
     probing: BTreeMap<Key, HoldId>,
     /// The ScavengerJobs that admission refused since it took one, with their specs, by namespace.
     denied: BTreeMap<Name, BTreeMap<Name, u64>>,
     last: u64,
+}
+
+impl Default for Holds {
+    fn default() -> Self {
+        // How long each takes depends on its scope, too: see `Holds::close`.
+        let rule = Rule { first: SignedDuration::ZERO, longest: SignedDuration::MAX, forgotten_after: None };
+        Self {
+            ids: BTreeMap::new(),
+            holds: Timed::new(rule),
+            probing: BTreeMap::new(),
+            denied: BTreeMap::new(),
+            last: 0,
+        }
+    }
 }
 
 /// What is held of a namespace.
@@ -81,23 +96,18 @@ pub(crate) enum Held {
     Denied,
 }
 
-/// One namespace that is held.
+/// Why a namespace, or a part of it, is held. Its time is the one until somebody may probe, and it is closed as often in a row
+/// as starts were refused since one succeeded.
 #[derive(Debug, Clone)]
 struct Hold {
     scope: Scope,
     /// The newest refusal.
     waiting: Waiting,
     covers: Covers,
-    /// Refusals since a start succeeded.
-    refusals: u32,
-    /// When somebody may probe; none if somebody may.
-    again: Option<Timestamp>,
     /// Since when somebody may probe.
     open_since: Timestamp,
     /// So many may probe at the same time.
     width: usize,
-    /// Those that do.
-    probes: BTreeSet<Key>,
     /// True if nobody of it fits, for so long that capacity is what it lacks.
     lacks_capacity: bool,
 }
@@ -152,32 +162,24 @@ impl Covers {
     }
 }
 
-impl Hold {
+impl Pause<Hold> {
     fn is_open(&self) -> bool {
-        self.again.is_none() && self.probes.len() < self.width
+        self.is_over && self.probes.len() < self.why.width
     }
 
     /// Until when nobody may fit without capacity being what is lacking; none while nobody may probe, or somebody does.
     fn patient_until(&self) -> Option<Timestamp> {
-        let doublings = self.refusals.clamp(1, MAX_COUNTED_REFUSALS) - 1;
-        let waits = self.again.is_none() && self.probes.is_empty();
-        waits.then(|| later(self.open_since, PATIENCE.saturating_mul(1 << doublings)))
+        let doublings = self.times.clamp(1, MAX_COUNTED_REFUSALS) - 1;
+        let waits = self.is_over && self.probes.is_empty();
+        waits.then(|| later(self.why.open_since, PATIENCE.saturating_mul(1 << doublings)))
     }
 
     /// When something changes although nothing is seen until then.
     fn turns_at(&self) -> Option<Timestamp> {
-        self.again.or_else(|| self.patient_until().filter(|_| !self.lacks_capacity))
-    }
-
-    fn close(&mut self, now: Timestamp) {
-        self.lacks_capacity = false;
-        self.refusals = self.refusals.saturating_add(1);
-        self.width = 1;
-        let counted = match self.scope.1 {
-            Held::Denied => 1,
-            Held::Namespace | Held::Claim(_) => self.refusals.min(MAX_COUNTED_REFUSALS),
-        };
-        self.again = Some(later(now, backoff::after_failed_starts(counted, &self.scope.0)));
+        match self.is_over {
+            false => Some(self.until),
+            true => self.patient_until().filter(|_| !self.why.lacks_capacity),
+        }
     }
 }
 
@@ -189,7 +191,7 @@ impl Holds {
         }
         let found = |held: Held| {
             let id = *self.ids.get(&(namespace.clone(), held))?;
-            Some((id, &self.holds.get(&id)?.covers))
+            Some((id, &self.holds.last(&id)?.why.covers))
         };
         let of_namespace = || found(Held::Namespace).filter(|(_, covers)| covers.covers(demand));
         let of_claims = || claims.iter().filter_map(|claim| found(Held::Claim(claim.clone())));
@@ -201,31 +203,31 @@ impl Holds {
 
     /// True if one more of those that are held may probe.
     pub(crate) fn is_open(&self, id: HoldId) -> bool {
-        self.holds.get(&id).is_some_and(Hold::is_open)
+        self.holds.last(&id).is_some_and(Pause::is_open)
     }
 
     /// Since when somebody may probe.
     pub(crate) fn open_since(&self, id: HoldId) -> Option<Timestamp> {
-        self.holds.get(&id).map(|hold| hold.open_since)
+        self.holds.last(&id).map(|hold| hold.why.open_since)
     }
 
     /// A ScavengerJob starts to find out whether its namespace takes it.
     pub(crate) fn probe(&mut self, id: HoldId, sj: Key) {
-        if let Some(hold) = self.holds.get_mut(&id) {
+        if let Some(hold) = self.holds.last_mut(&id) {
             hold.probes.insert(sj.clone());
-            hold.lacks_capacity = false;
+            hold.why.lacks_capacity = false;
             self.probing.insert(sj, id);
         }
     }
 
     /// True if capacity is what those that are held lack: nobody of them fits.
     pub(crate) fn lacks_capacity(&self, id: HoldId) -> bool {
-        self.holds.get(&id).is_some_and(|hold| hold.lacks_capacity)
+        self.holds.last(&id).is_some_and(|hold| hold.why.lacks_capacity)
     }
 
     /// Why those that are held wait.
     pub(crate) fn waiting(&self, id: HoldId) -> Option<Waiting> {
-        let Hold { scope: (namespace, held), waiting, .. } = self.holds.get(&id)?;
+        let Hold { scope: (namespace, held), waiting, .. } = &self.holds.last(&id)?.why;
         let message = match held {
             Held::Namespace if waiting.reason == WaitingReason::NamespaceTerminating => {
                 waiting.message.clone()
@@ -254,42 +256,42 @@ impl Holds {
         if scope.1 == Held::Denied {
             self.denied.remove(&scope.0);
         }
-        if let Some(hold) = self.holds.remove(&id) {
-            self.probing.retain(|_, of| *of != id);
-            debug_assert!(hold.scope == *scope, "a hold should know what it holds");
-        }
+        self.holds.end(&id);
+        self.probing.retain(|_, of| *of != id);
         true
     }
 
-    fn of_mut(&mut self, namespace: &Name) -> Option<&mut Hold> {
-        self.holds.get_mut(self.ids.get(&(namespace.clone(), Held::Namespace))?)
-    }
-
-    /// The hold over a scope, which begins if there is none.
-    fn begin(&mut self, scope: &Scope, waiting: &Waiting, now: Timestamp) -> (HoldId, &mut Hold) {
-        let id = *self.ids.entry(scope.clone()).or_insert_with(|| {
+    fn id_of(&mut self, scope: &Scope) -> HoldId {
+        *self.ids.entry(scope.clone()).or_insert_with(|| {
             self.last += 1;
             HoldId(self.last)
-        });
-        let hold = self.holds.entry(id).or_insert_with(|| Hold {
+        })
+    }
+
+    /// Nobody of a hold, which begins if there is none, may probe for a while. If admission refuses everything, it is as long
+    /// each time.
+    fn close(&mut self, id: HoldId, scope: Scope, waiting: &Waiting, now: Timestamp) {
+        let counted = |refusals: u32| match scope.1 {
+            Held::Denied => 1,
+            Held::Namespace | Held::Claim(_) => refusals.min(MAX_COUNTED_REFUSALS),
+        };
+        let namespace = scope.0.clone();
+        let length = |refusals: u32| backoff::after_failed_starts(counted(refusals), &namespace);
+        let hold = |before: Option<Hold>, _| Hold {
             scope: scope.clone(),
             waiting: waiting.clone(),
-            covers: Covers::default(),
-            refusals: 0,
-            again: None,
-            open_since: now,
+            covers: before.as_ref().map(|before| before.covers.clone()).unwrap_or_default(),
+            open_since: before.map_or(now, |before| before.open_since),
             width: 1,
-            probes: BTreeSet::new(),
             lacks_capacity: false,
-        });
-        hold.waiting = waiting.clone();
-        (id, hold)
+        };
+        self.holds.begin_for(id, now, length, hold);
     }
 
     /// A ScavengerJob probes no longer. Returns the hold for which it did.
     fn stop_probing(&mut self, sj: &Key) -> Option<HoldId> {
         let id = self.probing.remove(sj)?;
-        if let Some(hold) = self.holds.get_mut(&id) {
+        if let Some(hold) = self.holds.last_mut(&id) {
             hold.probes.remove(sj);
         }
         Some(id)
@@ -307,11 +309,14 @@ impl Holds {
         let is_of_claim = waiting.reason == WaitingReason::VolumeUnbound;
         let held = claims.first().filter(|_| is_of_claim).cloned().map_or(Held::Namespace, Held::Claim);
         let probed = self.stop_probing(sj);
-        let (id, hold) = self.begin(&(sj.namespace.clone(), held), waiting, now);
+        let scope = (sj.namespace.clone(), held);
+        let id = self.id_of(&scope);
         // Of several that started before anybody knew, each is refused.
-        if probed == Some(id) || hold.again.is_none() {
-            hold.close(now);
+        if probed == Some(id) || self.holds.get(&id).is_none() {
+            self.close(id, scope, waiting, now);
         }
+        let Some(Pause { why: hold, .. }) = self.holds.last_mut(&id) else { return false };
+        hold.waiting = waiting.clone();
         let before = hold.covers.clone();
         match is_of_claim {
             true if hold.covers.claims.is_empty() => hold.covers.claims = claims.to_vec(),
@@ -329,8 +334,9 @@ impl Holds {
         let specs: BTreeSet<u64> = denied.values().copied().collect();
         let is_held = specs.len() >= DENIED;
         if is_held {
-            let (_, hold) = self.begin(&(sj.namespace.clone(), Held::Denied), waiting, now);
-            hold.close(now);
+            let scope = (sj.namespace.clone(), Held::Denied);
+            let id = self.id_of(&scope);
+            self.close(id, scope, waiting, now);
         }
         is_held
     }
@@ -353,12 +359,14 @@ impl Holds {
 
     /// A pod of a namespace ended, or a Job of it is gone: what it took of a quota is free. True if one may probe for that.
     pub(crate) fn freed(&mut self, namespace: &Name, is_job: bool) -> bool {
-        let Some(hold) = self.of_mut(namespace) else { return false };
-        let is_quota = hold.waiting.reason == WaitingReason::QuotaExceeded;
-        let counts_jobs = hold.covers.everything || hold.covers.gangs;
-        let is_news = is_quota && counts_jobs == is_job && hold.again.is_some();
+        let Some(id) = self.ids.get(&(namespace.clone(), Held::Namespace)) else { return false };
+        let is_of_use = |hold: &Hold| {
+            let counts_jobs = hold.covers.everything || hold.covers.gangs;
+            hold.waiting.reason == WaitingReason::QuotaExceeded && counts_jobs == is_job
+        };
+        let is_news = self.holds.get(id).is_some_and(|hold| is_of_use(&hold.why));
         if is_news {
-            hold.again = Some(Timestamp::MIN);
+            self.holds.hasten(id);
         }
         is_news
     }
@@ -380,19 +388,19 @@ impl Holds {
 
     /// A probe is over without a refusal; `was_taken` if all of its pods were made. False if it was no probe.
     pub(crate) fn probed(&mut self, sj: &Key, was_taken: bool, now: Timestamp) -> bool {
-        let hold = self.probing.remove(sj).and_then(|id| self.holds.get_mut(&id));
+        let hold = self.probing.remove(sj).and_then(|id| self.holds.last_mut(&id));
         let Some(hold) = hold else { return false };
-        if hold.probes.remove(sj) && was_taken && hold.again.is_none() {
-            hold.refusals = 0;
-            hold.width = hold.width.saturating_mul(2);
-            hold.open_since = now;
+        if hold.probes.remove(sj) && was_taken && hold.is_over {
+            hold.times = 0;
+            hold.why.width = hold.why.width.saturating_mul(2);
+            hold.why.open_since = now;
         }
         true
     }
 
     /// When something of a hold changes although nothing is seen until then, of each of them.
     pub(crate) fn turns(&self) -> impl Iterator<Item = Timestamp> {
-        self.holds.values().filter_map(Hold::turns_at)
+        self.holds.all().filter_map(|(_, hold)| hold.turns_at())
     }
 
     /// Opens the holds whose time has come. Returns those that are of no use any more, and those that lack capacity from now
@@ -403,18 +411,23 @@ impl Holds {
         is_waited_for: impl Fn(HoldId) -> bool,
         now: Timestamp,
     ) -> (Vec<Scope>, Vec<HoldId>) {
-        let (mut over, mut lacking) = (Vec::new(), Vec::new());
-        for (id, hold) in &mut self.holds {
-            if hold.again.is_some_and(|again| again <= now) {
-                hold.again = None;
-                hold.open_since = now;
+        for id in self.holds.take_over(now) {
+            if let Some(hold) = self.holds.last_mut(&id) {
+                hold.why.open_since = now;
             }
+        }
+        let (mut over, mut lacking) = (Vec::new(), Vec::new());
+        for (id, hold) in self.holds.all() {
             let is_tired = hold.patient_until().is_some_and(|until| until <= now);
-            if hold.width > most || is_tired && !is_waited_for(*id) {
-                over.push(hold.scope.clone());
-            } else if is_tired && !hold.lacks_capacity {
-                hold.lacks_capacity = true;
+            if hold.why.width > most || is_tired && !is_waited_for(*id) {
+                over.push(hold.why.scope.clone());
+            } else if is_tired && !hold.why.lacks_capacity {
                 lacking.push(*id);
+            }
+        }
+        for id in &lacking {
+            if let Some(hold) = self.holds.last_mut(id) {
+                hold.why.lacks_capacity = true;
             }
         }
         (over, lacking)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::values::time::later;
+use crate::values::{Key, time::later};
 
 /// How long something is left alone.
 #[derive(Debug, Clone, Copy)]
@@ -25,68 +25,92 @@ impl Rule {
     }
 }
 
-/// What is left alone, by key.
+/// What is left alone, by key, and why: a message, or all that is known about it.
 #[derive(Debug, Clone)]
-pub(crate) struct Timed<K> {
+pub(crate) struct Timed<K, W = String> {
     rule: Rule,
-    known: BTreeMap<K, Pause>,
+    known: BTreeMap<K, Pause<W>>,
     /// Of those that are left alone now.
     ends: BTreeSet<(Timestamp, K)>,
 }
 
 /// For how long one is left alone, and why.
 #[derive(Debug, Clone)]
-pub(crate) struct Pause {
+pub(crate) struct Pause<W = String> {
     pub(crate) since: Timestamp,
     pub(crate) until: Timestamp,
-    pub(crate) why: String,
+    pub(crate) why: W,
     /// How often in a row.
-    times: u32,
-    is_over: bool,
+    pub(crate) times: u32,
+    /// True once its time was found to be over.
+    pub(crate) is_over: bool,
+    /// The ScavengerJobs that try whether it is still so.
+    pub(crate) probes: BTreeSet<Key>,
 }
 
-impl<K: Ord + Clone> Timed<K> {
+impl<K: Ord + Clone, W> Timed<K, W> {
     pub(crate) fn new(rule: Rule) -> Self {
         Self { rule, known: BTreeMap::new(), ends: BTreeSet::new() }
     }
 
-    /// One is left alone from now on. `why` is told until when.
-    pub(crate) fn begin(&mut self, key: K, now: Timestamp, why: impl FnOnce(Timestamp) -> String) {
-        let is_in_a_row = |before: &&Pause| {
-            self.rule.forgotten_after.is_none_or(|time| now.duration_since(before.until) < time)
+    /// One is left alone from now on, for as long as the rule says. `why` is told until when.
+    pub(crate) fn begin(&mut self, key: K, now: Timestamp, why: impl FnOnce(Timestamp) -> W) {
+        let rule = self.rule;
+        let length = |times: u32| rule.first.saturating_mul(1 << (times - 1).min(10)).min(rule.longest);
+        self.begin_for(key, now, length, |_, until| why(until));
+    }
+
+    /// The same for a time that depends on how often it was in a row, this time included. `why` is given the reason before.
+    pub(crate) fn begin_for(
+        &mut self,
+        key: K,
+        now: Timestamp,
+        length: impl FnOnce(u32) -> SignedDuration,
+        why: impl FnOnce(Option<W>, Timestamp) -> W,
+    ) {
+        let before = self.known.remove(&key);
+        let (times, probes, reason) = match before {
+            None => (0, BTreeSet::new(), None),
+            Some(before) => {
+                self.ends.remove(&(before.until, key.clone()));
+                let is_forgotten = |time| now.duration_since(before.until) >= time;
+                let times = if self.rule.forgotten_after.is_some_and(is_forgotten) { 0 } else { before.times };
+                (times, before.probes, Some(before.why))
+            }
         };
-        let times = self.known.get(&key).filter(is_in_a_row).map_or(0, |before| before.times);
-        let time = self.rule.first.saturating_mul(1 << times.min(10)).min(self.rule.longest);
-        let until = later(now, time);
-        let pause =
-            Pause { since: now, until, why: why(until), times: times.saturating_add(1), is_over: false };
+        let times = times.saturating_add(1);
+        let until = later(now, length(times));
+        let pause = Pause { since: now, until, why: why(reason, until), times, is_over: false, probes };
         self.put(key, pause);
     }
 
     /// Takes over that one is left alone until a time, unless that is known already. True if it was not.
-    pub(crate) fn recall(&mut self, key: K, until: Timestamp, why: String, now: Timestamp) -> bool {
+    pub(crate) fn recall(&mut self, key: K, until: Timestamp, why: W, now: Timestamp) -> bool {
         let is_news = self.get(&key).is_none();
         if is_news {
-            self.put(key, Pause { since: now, until, why, times: 1, is_over: false });
+            self.put(key, Pause { since: now, until, why, times: 1, is_over: false, probes: BTreeSet::new() });
         }
         is_news
     }
 
-    fn put(&mut self, key: K, pause: Pause) {
+    fn put(&mut self, key: K, pause: Pause<W>) {
         self.ends.insert((pause.until, key.clone()));
-        let until = pause.until;
-        if let Some(before) = self.known.insert(key.clone(), pause)
-            && before.until != until
-        {
-            self.ends.remove(&(before.until, key));
-        }
+        self.known.insert(key, pause);
     }
 
     /// Forgets one, and how often it was left alone. True if it was left alone.
     pub(crate) fn end(&mut self, key: &K) -> bool {
         let Some(pause) = self.known.remove(key).filter(|pause| !pause.is_over) else { return false };
-        self.ends.remove(&(pause.until, key.clone()));
-        true
+        self.ends.remove(&(pause.until, key.clone()))
+    }
+
+    /// Ends the time of one, which stays known, with the next look.
+    pub(crate) fn hasten(&mut self, key: &K) {
+        if let Some(pause) = self.known.get_mut(key).filter(|pause| !pause.is_over) {
+            self.ends.remove(&(pause.until, key.clone()));
+            pause.until = Timestamp::MIN;
+            self.ends.insert((pause.until, key.clone()));
+        }
     }
 
     /// Forgets how often one was left alone in a row. Its time goes on.
@@ -128,18 +152,28 @@ impl<K: Ord + Clone> Timed<K> {
     }
 
     /// For how long one is left alone, unless that was found to be over.
-    pub(crate) fn get(&self, key: &K) -> Option<&Pause> {
-        self.known.get(key).filter(|pause| !pause.is_over)
+    pub(crate) fn get(&self, key: &K) -> Option<&Pause<W>> {
+        self.last(key).filter(|pause| !pause.is_over)
     }
 
     /// The last time that one was left alone, over or not.
-    pub(crate) fn last(&self, key: &K) -> Option<&Pause> {
+    pub(crate) fn last(&self, key: &K) -> Option<&Pause<W>> {
         self.known.get(key)
     }
 
+    /// The same, to be changed.
+    pub(crate) fn last_mut(&mut self, key: &K) -> Option<&mut Pause<W>> {
+        self.known.get_mut(key)
+    }
+
     /// All that are left alone, unless that was found to be over.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &Pause)> {
-        self.known.iter().filter(|(_, pause)| !pause.is_over)
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &Pause<W>)> {
+        self.all().filter(|(_, pause)| !pause.is_over)
+    }
+
+    /// All that were left alone and are not forgotten.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&K, &Pause<W>)> {
+        self.known.iter()
     }
 }
 
