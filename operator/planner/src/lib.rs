@@ -38,7 +38,7 @@
 //! | Who must go, and for which cause first? | `causes/mod.rs` | `Causes::by_urgency` |
 //! | Who goes when the pool is drained? | `causes/drain.rs` | `concerns` |
 //! | Who goes when a node is under pressure? | `causes/node_pressure.rs` | `order` |
-//! | Who goes when a node really uses too much memory? | `causes/measured_memory.rs` | `order` |
+//! | Who goes when a node really uses too much memory? | `causes/short_nodes.rs` | `order` |
 //! | Who goes when ordinary pods use what ScavengerJobs hold? | `causes/node_use.rs` | `relieve` |
 //! | Who goes for a pending ordinary pod? | `causes/pending_pod.rs` | `choose` |
 //! | Who goes for an ordinary pod that is to grow? | `causes/pending_resize.rs` | `choose` |

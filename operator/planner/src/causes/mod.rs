@@ -7,11 +7,12 @@ pub mod drain;
 pub mod headroom;
 pub mod least_loss;
 pub mod left_pool;
-pub mod measured_memory;
+
 pub mod node_pressure;
 pub mod node_use;
 pub mod pending_pod;
 pub mod pending_resize;
+pub mod short_nodes;
 pub(crate) mod pool;
 
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ use jiff::Timestamp;
 use drain::Drain;
 use headroom::KeepHeadroom;
 use left_pool::LeftPool;
-use measured_memory::MeasuredMemory;
+use short_nodes::MeasuredMemory;
 use node_pressure::NodePressure;
 use node_use::NodesInUse;
 use pending_pod::PendingPods;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-pub use crate::{causes::measured_memory::Measuring, queue::QueueEntry, values::action::Ordered};
+pub use crate::{causes::short_nodes::Measuring, queue::QueueEntry, values::action::Ordered};
 use crate::{
     node_use::UsageReport,
     values::{Counts, Key, Name, Settings, resources::Resources},
