@@ -38,8 +38,8 @@
 //! | Who must go, and for which cause first? | `causes/mod.rs` | `Causes::by_urgency` |
 //! | Who goes when the pool is drained? | `causes/drain.rs` | `concerns` |
 //! | Who goes when a node is under pressure? | `causes/node_pressure.rs` | `order` |
-//! | Who goes when a node really uses too much memory? | `causes/short_nodes.rs` | `order` |
-//! | Who goes when ordinary pods use what ScavengerJobs hold? | `causes/node_use.rs` | `relieve` |
+//! | Who goes when a node really uses too much memory? | `causes/short_nodes.rs` | `MeasuredMemory::relieve` |
+//! | Who goes when ordinary pods use what ScavengerJobs hold? | `causes/short_nodes.rs` | `relieve_used` |
 //! | Who goes for a pending ordinary pod? | `causes/pending_pod.rs` | `choose` |
 //! | Who goes for an ordinary pod that is to grow? | `causes/pending_resize.rs` | `choose` |
 //! | Which pending ordinary pods hold capacity? | `capacity/pending.rs` | `holds_capacity` |

@@ -9,7 +9,6 @@ pub mod least_loss;
 pub mod left_pool;
 
 pub mod node_pressure;
-pub mod node_use;
 pub mod pending_pod;
 pub mod pending_resize;
 pub mod short_nodes;
@@ -22,12 +21,11 @@ use jiff::Timestamp;
 use drain::Drain;
 use headroom::KeepHeadroom;
 use left_pool::LeftPool;
-use short_nodes::MeasuredMemory;
 use node_pressure::NodePressure;
-use node_use::NodesInUse;
 use pending_pod::PendingPods;
 use pending_resize::PendingResizes;
 use pool::{Cause, Needs, Pool};
+use short_nodes::ShortNodes;
 
 use crate::values::{Name, time::earlier};
 
@@ -36,8 +34,7 @@ use crate::values::{Name, time::earlier};
 pub(crate) struct Causes {
     drain: Drain,
     pub(crate) node_pressure: NodePressure,
-    pub(crate) measured_memory: MeasuredMemory,
-    pub(crate) nodes_in_use: NodesInUse,
+    pub(crate) short_nodes: ShortNodes,
     pub(crate) pending_pods: PendingPods,
     pub(crate) pending_resizes: PendingResizes,
     headroom: KeepHeadroom,
@@ -47,12 +44,11 @@ pub(crate) struct Causes {
 impl Causes {
     /// In order of urgency. An ordinary pod that waits, or is to grow, comes before headroom: what is freed for it may make
     /// the headroom, too. A node that left the pool is last: nobody waits for it.
-    pub(crate) fn by_urgency(&mut self) -> [&mut dyn Cause; 8] {
+    pub(crate) fn by_urgency(&mut self) -> [&mut dyn Cause; 7] {
         [
             &mut self.drain,
             &mut self.node_pressure,
-            &mut self.measured_memory,
-            &mut self.nodes_in_use,
+            &mut self.short_nodes,
             &mut self.pending_pods,
             &mut self.pending_resizes,
             &mut self.headroom,

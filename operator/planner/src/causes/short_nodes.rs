@@ -1,6 +1,11 @@
-//! Measured memory. Requests say what pods may use, not what they do: an owner's pod that grows beyond its request can
-//! fill a node that looks half empty, and then the kubelet or the kernel chooses who goes. Where somebody measures
-//! (metrics.k8s.io), a node's ScavengerJobs that lose least go once more than 90% of its memory is used.
+//! Nodes that are short of what their pods really use: their ScavengerJobs that lose least go, node by node. Everything that is
+//! decided about the memory of a node is decided here.
+//!
+//! # Measured memory
+//!
+//! Requests say what pods may use, not what they do: an ordinary pod that grows beyond its request can fill a node that looks
+//! half empty, and then the kubelet or the kernel chooses who goes. Where somebody measures (metrics.k8s.io), a node's
+//! ScavengerJobs that lose least go once more than 90% of its memory is used.
 //!
 //! How much each of them really uses is not known: its request is what it can give back at most. So a node is relieved
 //! in rounds: as many as would reach 85% go, and only a measurement from after they were gone begins the next round.
@@ -10,8 +15,20 @@
 //! the measurements while others are measured stays as it was for [`KEEP`], and then takes no ScavengerJob until it is
 //! measured again. Nodes that were never measured are not judged: some kubelets measure nothing.
 //!
-//! Where nothing at all is measured for a while (metrics-server starts again, or hangs), that says nothing of any node: those
-//! stay closed that were, and all others stay open.
+//! Where nothing at all is measured for a while (metrics-server starts again, or does not answer), that says nothing of any
+//! node: those stay closed that were, and all others stay open.
+//!
+//! # Nodes that are counted by use
+//!
+//! | what the node lacks | reason | when |
+//! |---|---|---|
+//! | memory: expected use and what ScavengerJobs hold are above `interruptThreshold` | NodeMemoryShort | at once |
+//! | cpu: the last sample and what ScavengerJobs hold are above it | NodeCPUShort | after `usage.linger` |
+//! | samples, for `usage.metricsGracePeriod` | NodeNotMeasured | at once, all that were started by use |
+//! | trust: an ordinary container was killed for memory there | NodeMemoryShort | at once, all that were started by use |
+//!
+//! Those that lose least go, until the headroom target is reached. What an ordinary pod requests that was just bound is
+//! expected of it, so a start that was planned too early is taken back as soon as both are seen on the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,9 +41,10 @@ use super::{
 };
 use crate::{
     capacity::Capacity,
+    node_use::Lack,
     values::{
         Headroom, Key, Name, Reason, Usage,
-        resources::{Amount, MEMORY, Resources, Share},
+        resources::{Amount, CPU, MEMORY, Resources, Share},
     },
 };
 
@@ -38,6 +56,62 @@ const TARGET: f64 = 0.85;
 
 /// How long a measurement says something about a node that is not measured any more.
 const KEEP: SignedDuration = SignedDuration::from_mins(5);
+
+/// The nodes that are short of something.
+#[derive(Debug, Default)]
+pub(crate) struct ShortNodes {
+    pub(crate) measured: MeasuredMemory,
+    /// What nodes lack that are counted by use.
+    lacking: BTreeMap<Name, Vec<Lack>>,
+}
+
+impl ShortNodes {
+    /// Takes in what nodes lack that are counted by use.
+    pub(crate) fn set_lacking(&mut self, lacking: Vec<(Name, Vec<Lack>)>) {
+        for (node, lacks) in lacking {
+            if lacks.is_empty() {
+                self.lacking.remove(&node);
+            } else {
+                self.lacking.insert(node, lacks);
+            }
+        }
+    }
+
+    /// Forgets what a node lacks.
+    pub(crate) fn remove_node(&mut self, node: &Name) {
+        self.lacking.remove(node);
+    }
+}
+
+impl Cause for ShortNodes {
+    fn is_idle(&mut self, _: &Pool<'_>) -> bool {
+        self.measured.is_idle() && self.lacking.is_empty()
+    }
+
+    fn order(&mut self, pool: &mut Pool<'_>) {
+        self.measured.relieve(pool);
+        for (node, lacks) in &self.lacking {
+            for lack in lacks {
+                match lack {
+                    Lack::Memory(used) => relieve_used(node, MEMORY, *used, &Reason::NodeMemoryShort, pool),
+                    Lack::Cpu(used) => relieve_used(node, CPU, *used, &Reason::NodeCPUShort, pool),
+                    Lack::Measurements(since) => {
+                        let minutes = pool.now.duration_since(*since).as_mins();
+                        let message = format!("what node {node} uses was not measured for {minutes} minutes");
+                        give_up(node, &Reason::NodeNotMeasured, &message, pool);
+                    }
+                    Lack::Trust(why) => give_up(node, &Reason::NodeMemoryShort, why, pool),
+                }
+            }
+        }
+    }
+
+    fn relies_on(&self) -> Vec<(&Name, Needs)> {
+        let lacks_memory = |lacks: &Vec<Lack>| lacks.iter().any(|lack| matches!(lack, Lack::Memory(_)));
+        let lacking = self.lacking.iter().filter(|(_, lacks)| lacks_memory(lacks)).map(|(node, _)| node);
+        self.measured.relieving.iter().chain(lacking).map(|node| (node, Needs::Everything)).collect()
+    }
+}
 
 /// What was measured, and on which nodes ScavengerJobs are going because of it.
 #[derive(Debug, Default)]
@@ -130,12 +204,12 @@ impl MeasuredMemory {
             missing.insert(node.clone(), self.missing.get(node).copied().unwrap_or(now));
         }
         let target = Share::from_fraction(TARGET);
-        let limits = limits();
+        let limits = limits(Share::from_fraction(THRESHOLD), target);
         for usage in usage {
             let Some(room) = capacity.node(&usage.node) else { continue };
             let node = usage.node.clone();
             let whole = room.node.allocatable.memory_bytes;
-            let is_hot = !limits.suffices(&memory(usage.memory_bytes), &memory(whole));
+            let is_hot = !limits.suffices(&only(MEMORY, usage.memory_bytes), &only(MEMORY, whole));
             let is_short = is_hot || (self.is_full(&node) && usage.memory_bytes > target.of(whole));
             match is_hot {
                 true => self.hot.insert(node.clone(), usage),
@@ -158,25 +232,30 @@ fn is_missing(since: &Timestamp, now: Timestamp) -> bool {
     now.duration_since(*since) > KEEP
 }
 
-fn limits() -> Headroom {
+/// Above which share of a resource of one node ScavengerJobs go, and down to which.
+fn limits(threshold: Share, target: Share) -> Headroom {
     Headroom {
-        interrupt_threshold: Some(Share::from_fraction(THRESHOLD)),
+        interrupt_threshold: Some(threshold),
         interrupt_threshold_overrides: BTreeMap::new(),
-        target: Share::from_fraction(TARGET),
+        target,
         target_overrides: BTreeMap::new(),
     }
 }
 
-fn memory(bytes: i64) -> Resources {
-    Resources { memory_bytes: bytes, ..Resources::default() }
+/// An amount of cpu or memory.
+fn only(resource: &str, amount: i64) -> Resources {
+    match resource {
+        CPU => Resources { cpu_milli: amount, ..Resources::default() },
+        _ => Resources { memory_bytes: amount, ..Resources::default() },
+    }
 }
 
-impl Cause for MeasuredMemory {
-    fn is_idle(&mut self, _: &Pool<'_>) -> bool {
+impl MeasuredMemory {
+    fn is_idle(&self) -> bool {
         self.hot.is_empty() && self.relieving.is_empty()
     }
 
-    fn order(&mut self, pool: &mut Pool<'_>) {
+    fn relieve(&mut self, pool: &mut Pool<'_>) {
         let nodes: BTreeSet<Name> = self.hot.keys().chain(&self.relieving).cloned().collect();
         for node in nodes {
             let scavenger_jobs: Vec<(Key, Resources)> =
@@ -194,12 +273,6 @@ impl Cause for MeasuredMemory {
         }
     }
 
-    fn relies_on(&self) -> Vec<(&Name, Needs)> {
-        self.relieving.iter().map(|node| (node, Needs::Everything)).collect()
-    }
-}
-
-impl MeasuredMemory {
     fn relieve_node(&mut self, node: &Name, scavenger_jobs: Vec<(Key, Resources)>, pool: &mut Pool<'_>) {
         let Some(usage) = self.hot.get(node) else { return };
         if self.relieved.get(node).is_some_and(|relieved| usage.time <= *relieved) {
@@ -211,17 +284,95 @@ impl MeasuredMemory {
         };
         let candidates = scavenger_jobs.into_iter().filter_map(|(sj, held)| {
             let loss = pool.loss_of(&sj)?;
-            Some(Candidate { sj, held: memory(held.memory_bytes), loss })
+            Some(Candidate { sj, held: only(MEMORY, held.memory_bytes), loss })
         });
+        let candidates = candidates.collect();
+        let threshold = Share::from_fraction(THRESHOLD);
         let message = format!(
-            "node {node} uses {} of its {}, as measured: more than {}",
+            "node {node} uses {} of its {}, as measured: more than {threshold}",
             Amount(MEMORY, used),
             Amount(MEMORY, whole),
-            Share::from_fraction(THRESHOLD),
         );
-        for (sj, _) in headroom::choose(&memory(used), &memory(whole), &limits(), "", candidates.collect()) {
+        let limits = limits(threshold, Share::from_fraction(TARGET));
+        let amounts = (only(MEMORY, used), only(MEMORY, whole));
+        if order_least(amounts, &limits, candidates, (&Reason::NodePressure, &message), pool) {
             self.relieving.insert(node.clone());
-            pool.order(&sj, Reason::NodePressure, message.clone());
         }
+    }
+}
+
+/// Orders the interruption of those that lose least, until of what a node has (the second amount) no more is taken (the first)
+/// than the target. False if nobody has to go.
+fn order_least(
+    (taken, whole): (Resources, Resources),
+    limits: &Headroom,
+    candidates: Vec<Candidate>,
+    (reason, message): (&Reason, &str),
+    pool: &mut Pool<'_>,
+) -> bool {
+    let chosen = headroom::choose(&taken, &whole, limits, "", candidates);
+    for (sj, _) in &chosen {
+        pool.order(sj, reason.clone(), message.to_owned());
+    }
+    !chosen.is_empty()
+}
+
+/// Orders the interruption of those that lose least, until the node is down to the headroom target of a resource of which
+/// ordinary pods use this much. What is terminating counts as gone. Of memory comes back what was counted of a pod: what it
+/// holds without what it was not expected to use.
+fn relieve_used(node: &Name, resource: &str, used: i64, reason: &Reason, pool: &mut Pool<'_>) {
+    let Some(room) = pool.capacity.node(node) else { return };
+    let whole = room.node.allocatable.get(resource);
+    let threshold = pool.settings.interrupts_above(room.node, resource);
+    let target = pool.settings.headroom_of(room.node).target(resource).min(threshold);
+    let mut held = 0_i64;
+    let mut candidates = Vec::new();
+    for (sj, holds) in pool.counted_on(node, resource) {
+        if matches!(pool.standing_of(sj), Standing::Terminating(_)) {
+            continue;
+        }
+        held = held.saturating_add(holds);
+        if let Some(loss) = pool.loss_of(sj).filter(|_| holds > 0) {
+            candidates.push(Candidate { sj: sj.clone(), held: only(resource, holds), loss });
+        }
+    }
+    let message = format!(
+        "ordinary pods of node {node} use {} and ScavengerJobs hold {} of its {}: more than {threshold}",
+        Amount(resource, used),
+        Amount(resource, held),
+        Amount(resource, whole),
+    );
+    let amounts = (only(resource, used.saturating_add(held)), only(resource, whole));
+    order_least(amounts, &limits(threshold, target), candidates, (reason, &message), pool);
+}
+
+/// Orders the interruption of all whose capacity was counted by use, those that lose least first.
+fn give_up(node: &Name, reason: &Reason, message: &str, pool: &mut Pool<'_>) {
+    let mut holders: Vec<_> = pool
+        .started_by_use_on(node)
+        .into_iter()
+        .filter_map(|sj| Some((pool.loss_of(sj)?, sj.clone())))
+        .collect();
+    holders.sort();
+    for (_, sj) in holders {
+        pool.order(&sj, reason.clone(), message.to_owned());
+    }
+}
+
+impl Pool<'_> {
+    /// What is counted of a resource for each ScavengerJob on a node.
+    fn counted_on(&self, node: &Name, resource: &str) -> BTreeMap<&Key, i64> {
+        let spares =
+            self.capacity.account(node).filter(|_| resource == MEMORY).map(|account| &account.spares);
+        self.sums_on(node, |counted: &mut i64, pod| {
+            let spares = spares.and_then(|spares| spares.get(pod.key)).copied().unwrap_or(0);
+            *counted += pod.holds.get(resource) - spares;
+        })
+    }
+
+    /// The ScavengerJobs on a node that were started by what is used.
+    fn started_by_use_on(&self, node: &Name) -> Vec<&Key> {
+        let pods = self.capacity.scavenger_pods(node).filter(|pod| pod.holds != pod.requests);
+        pods.filter_map(|pod| self.seen.key_of(pod.owner, &pod.key.namespace)).collect()
     }
 }

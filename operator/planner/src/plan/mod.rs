@@ -143,7 +143,7 @@ impl Planner {
     /// Brings up to date how nodes are counted, after pods and samples were seen. What is bound counts already.
     fn follow_use(&mut self, now: Timestamp) {
         let lacking = self.node_use.follow(self.settings.as_ref().ok(), &mut self.capacity, now);
-        self.causes.nodes_in_use.set(lacking);
+        self.causes.short_nodes.set_lacking(lacking);
         self.agenda.set_wake(Wake::NodeUse, self.node_use.wake_at());
     }
 

@@ -58,12 +58,12 @@ impl Planner {
             }
             Observation::Usage(usage) => {
                 self.node_use.set_nodes(usage.as_deref());
-                let changed = self.causes.measured_memory.set(usage, &self.capacity, now);
+                let changed = self.causes.short_nodes.measured.set(usage, &self.capacity, now);
                 self.close_or_open(&changed);
             }
             Observation::UsageNotServed => {
                 self.node_use.set_nodes(None);
-                let changed = self.causes.measured_memory.forget();
+                let changed = self.causes.short_nodes.measured.forget();
                 self.close_or_open(&changed);
             }
             Observation::PodUsage(usage) => {
@@ -106,7 +106,7 @@ impl Planner {
 
     fn forget_node(&mut self, name: &Name) {
         self.node_use.forget_node(name);
-        self.causes.nodes_in_use.remove_node(name);
+        self.causes.short_nodes.remove_node(name);
         self.causes.node_pressure.remove_node(name);
         self.look_at_those_on(name);
         self.capacity.remove_node(name);
@@ -169,7 +169,7 @@ impl Planner {
     pub(crate) fn close_or_open(&mut self, nodes: &[Name]) {
         for node in nodes {
             let starts = self.start_failures.why_closed(node).map(|why| Closed::Starts(why.to_owned()));
-            let memory = || self.causes.measured_memory.is_full(node).then_some(Closed::Memory);
+            let memory = || self.causes.short_nodes.measured.is_full(node).then_some(Closed::Memory);
             self.capacity.set_closed(node, starts.or_else(memory), self.settings.as_ref().ok());
         }
         self.agenda.set_wake(Wake::ClosedNodes, self.start_failures.wake_at());

@@ -51,7 +51,7 @@ impl Planner {
                 .ok()
                 .and_then(|settings| settings.supervisor.as_ref())
                 .map(|_| self.supervisors.held().collect()),
-            measuring_memory: self.causes.measured_memory.measuring(),
+            measuring_memory: self.causes.short_nodes.measured.measuring(),
             usage: settings.ok().and_then(|settings| self.node_use.report(settings, &self.capacity, now)),
         }
     }
