@@ -74,7 +74,8 @@ impl<K: Ord + Clone, W> Timed<K, W> {
             Some(before) => {
                 self.ends.remove(&(before.until, key.clone()));
                 let is_forgotten = |time| now.duration_since(before.until) >= time;
-                let times = if self.rule.forgotten_after.is_some_and(is_forgotten) { 0 } else { before.times };
+                let times =
+                    if self.rule.forgotten_after.is_some_and(is_forgotten) { 0 } else { before.times };
                 (times, before.probes, Some(before.why))
             }
         };
@@ -88,7 +89,10 @@ impl<K: Ord + Clone, W> Timed<K, W> {
     pub(crate) fn recall(&mut self, key: K, until: Timestamp, why: W, now: Timestamp) -> bool {
         let is_news = self.get(&key).is_none();
         if is_news {
-            self.put(key, Pause { since: now, until, why, times: 1, is_over: false, probes: BTreeSet::new() });
+            self.put(
+                key,
+                Pause { since: now, until, why, times: 1, is_over: false, probes: BTreeSet::new() },
+            );
         }
         is_news
     }

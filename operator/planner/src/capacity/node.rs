@@ -195,7 +195,8 @@ impl Entry {
             .filter(|_| account.open);
         let by_use_without =
             self.is_open().then(|| most_pods(limit.minus(&self.counted_ordinary()), account.most_pods));
-        let empty = self.is_eligible().then(|| most_pods(with_compute(most, &account.most), account.most_pods));
+        let empty =
+            self.is_eligible().then(|| most_pods(with_compute(most, &account.most), account.most_pods));
         let both = now.zip(by_use_now.as_ref()).map(|(now, by_use)| smaller(&now, by_use));
         [both, without, empty.clone(), by_use_now, by_use_without, empty]
     }

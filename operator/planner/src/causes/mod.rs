@@ -11,8 +11,8 @@ pub mod left_pool;
 pub mod node_pressure;
 pub mod pending_pod;
 pub mod pending_resize;
-pub mod short_nodes;
 pub(crate) mod pool;
+pub mod short_nodes;
 
 use std::collections::BTreeMap;
 

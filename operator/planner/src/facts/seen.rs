@@ -8,12 +8,12 @@ use std::{
 
 use jiff::Timestamp;
 
+use super::{attachments::Attachments, tracked::Tracked};
 use super::{
     evidence::Evidence,
     shared::Shared,
     volumes::{ClaimHold, Volumes},
 };
-use super::{attachments::Attachments, tracked::Tracked};
 use crate::values::{Access, Counts, Demand, Job, Key, Name, Pod, ScavengerJob, Volume};
 
 /// UID and namespace of a ScavengerJob, as its Jobs and pods name them. Anybody may write a foreign UID onto a pod

@@ -6,16 +6,8 @@
 //! cheap. So is all that a volume or an injected container needs and does not have: only what the spec itself names can be
 //! misspelt there.
 
+use super::{Fault, Meaning, Speaker, meaning};
 use crate::values::{Name, ScavengerJobSpec};
-
-/// Whose fault it is that a container was not created.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// Of what the ScavengerJob asks for: another attempt would end in the same way.
-    Own,
-    /// Of the registry, the node or the network: it may pass.
-    Cluster,
-}
 
 /// Reasons with which the kubelet says that it cannot create a container.
 #[must_use]
@@ -46,20 +38,15 @@ fn is_pull_error(reason: &str) -> bool {
 /// has now shows that nothing in it is misspelt: that is for [`crate::lifecycle::known::Known::has_run`] to say.
 #[must_use]
 pub fn fault(spec: &ScavengerJobSpec, reason: &str, message: &str) -> Fault {
-    if reason == "CreateContainerConfigError" && is_missing(spec, message) {
-        return Fault::Own;
-    }
-    let message = message.to_ascii_lowercase();
-    let says = |any: &[&str]| any.iter().any(|words| message.contains(words));
-    let is_own = match reason {
-        "InvalidImageName" | "ErrImageNeverPull" | "SignatureValidationFailed" => true,
-        // A registry in trouble may say both: that it is, and that it knows nobody.
-        _ if is_pull_error(reason) => !says(REGISTRY_IN_TROUBLE) && (says(NO_SUCH_IMAGE) || says(NOT_GIVEN)),
-        "CreateContainerConfigError" => !says(API_SERVER_IN_TROUBLE) && says(BAD_CONFIG),
-        "CreateContainerError" => says(&["no command specified"]),
-        _ => false,
+    let speaker = match reason {
+        "InvalidImageName" | "ErrImageNeverPull" | "SignatureValidationFailed" => return Fault::Own,
+        "CreateContainerConfigError" if is_missing(spec, message) => return Fault::Own,
+        "CreateContainerConfigError" => Speaker::Config,
+        "CreateContainerError" => Speaker::Create,
+        _ if is_pull_error(reason) => Speaker::Pull,
+        _ => return Fault::Cluster,
     };
-    if is_own { Fault::Own } else { Fault::Cluster }
+    meaning(speaker, &message.to_ascii_lowercase()).map_or(Fault::Cluster, Meaning::fault)
 }
 
 /// What the author of a ScavengerJob does about an image that the registry does not have, or does not give.
@@ -68,13 +55,11 @@ pub fn remedy(reason: &str, message: &str) -> Option<&'static str> {
     if !is_pull_error(reason) {
         return None;
     }
-    let message = message.to_ascii_lowercase();
-    let is_given = !NOT_GIVEN.iter().any(|words| message.contains(words));
-    Some(match is_given {
-        true => "check spec.image",
-        false => {
+    Some(match meaning(Speaker::Pull, &message.to_ascii_lowercase()) {
+        Some(Meaning::NotGiven) => {
             "name a Secret of this namespace with a login for the registry in spec.imagePullSecrets, and check spec.image"
         }
+        _ => "check spec.image",
     })
 }
 
@@ -119,17 +104,10 @@ fn lacks_key(message: &str, kind: &str, name: &Name) -> bool {
     of_kind.eq_ignore_ascii_case(kind) && object.trim_end().rsplit('/').next() == Some(&**name)
 }
 
-/// True if a container was created, but its command could not be executed, as runc and crun say it. A broken node fails
-/// with the same words ("no such file or directory", "permission denied") about hooks, mounts and devices: these do not
-/// count.
+/// True if a container was created, but its command could not be executed.
 #[must_use]
 pub fn names_a_bad_command(message: &str) -> bool {
-    let message = message.to_ascii_lowercase();
-    let says = |any: &[&str]| any.iter().any(|words| message.contains(words));
-    let about_the_command = message.contains("exec: \"")
-        && says(&["executable file not found", "no such file or directory", "permission denied"]);
-    (about_the_command || message.contains("exec format error"))
-        && !says(&["hook", "error mounting", "nvidia-container-cli"])
+    meaning(Speaker::Start, &message.to_ascii_lowercase()) == Some(Meaning::BadCommand)
 }
 
 /// True if an event of a pod only says that its container was not created. The container's status has the cause, or will
@@ -147,69 +125,6 @@ pub fn only_backs_off(reason: &str, message: &str) -> bool {
     reason == "ImagePullBackOff"
         && message.strip_prefix("Back-off pulling image").is_some_and(|rest| !rest.contains(": "))
 }
-
-/// How containerd, CRI-O and the network say that a registry does not answer, or not now. Words with spaces cannot be a
-/// part of an image's name.
-const REGISTRY_IN_TROUBLE: &[&str] = &[
-    "connection refused",
-    "connection reset",
-    "no route to host",
-    "network is unreachable",
-    "i/o timeout",
-    "timeout exceeded",
-    "deadline exceeded",
-    "handshake timeout",
-    "no such host",
-    "server misbehaving",
-    "temporary failure in name resolution",
-    "unexpected eof",
-    ": eof",
-    "tls:",
-    "x509:",
-    "toomanyrequests",
-    "too many requests",
-    "rate limit",
-    "500 internal server error",
-    "502 bad gateway",
-    "503 service",
-    "504 gateway",
-    "no space left on device",
-];
-
-/// How a registry says that there is no such image.
-const NO_SUCH_IMAGE: &[&str] = &[
-    ": not found",
-    "404 not found",
-    "manifest unknown",
-    "name unknown",
-    "no match for platform",
-    "invalid reference format",
-];
-
-/// How a registry says that the kubelet may not have an image. Many do not say whether there is one.
-const NOT_GIVEN: &[&str] = &[
-    "repository does not exist",
-    "pull access denied",
-    "insufficient_scope",
-    "requested access to the resource is denied",
-    "401 unauthorized",
-    "unauthorized: ",
-    "authentication required",
-    "403 forbidden",
-];
-
-/// How the kubelet says that the container must not run so.
-const BAD_CONFIG: &[&str] = &["runasnonroot", "invalid variable name"];
-
-/// How the kubelet says that it does not know it.
-const API_SERVER_IN_TROUBLE: &[&str] = &[
-    "timed out",
-    "timeout",
-    "connection refused",
-    "not yet been read",
-    "not registered",
-    "deadline exceeded",
-];
 
 #[cfg(test)]
 mod tests {

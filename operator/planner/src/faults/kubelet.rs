@@ -1,5 +1,6 @@
 //! How a kubelet, a container runtime and kube-scheduler say what happened to a pod, as far as rules depend on it.
 
+use super::{Meaning, Speaker, meaning};
 use crate::values::{Container, Pod, tells_of_loss};
 
 /// Why a container ended that was killed for memory.
@@ -13,21 +14,17 @@ pub(crate) const POD_FAILURE_POLICY: &str = "PodFailurePolicy";
 
 /// True if the kubelet evicted a pod because its node had no memory left. Disks and limits of its own are another matter.
 pub(crate) fn is_evicted_for_memory(reason: &str, message: &str) -> bool {
-    reason == EVICTED && message.contains("low on resource: memory")
+    reason == EVICTED && meaning(Speaker::Eviction, message) == Some(Meaning::NodeOutOfMemory)
 }
 
 /// True if kube-scheduler says that a pod mounts a claim without a volume, unless the volume is made where the pod goes.
 pub(crate) fn is_claim_unbound(message: &str) -> bool {
-    message.contains("unbound immediate PersistentVolumeClaim")
+    meaning(Speaker::Scheduler, message).is_some()
 }
 
-/// True if the kubelet evicted a pod because of what the ScavengerJob itself may use: the storage of its main container, or of
-/// all containers together. Otherwise the node was short of something, or what was injected used too much: a ScavengerJob has
-/// no `emptyDir` of its own.
+/// True if the kubelet evicted a pod because of what the ScavengerJob itself may use.
 pub(crate) fn is_own_limit(message: &str) -> bool {
-    let is_of_main = message.contains("Container main exceeded its local ephemeral storage limit");
-    let is_of_pod = message.contains("Pod ephemeral local storage usage exceeds the total limit");
-    is_of_main || is_of_pod
+    meaning(Speaker::Eviction, message) == Some(Meaning::OwnLimit)
 }
 
 /// The runtime's message, if the container was created and could not be started.

@@ -1,74 +1,38 @@
-//! What it means when the API server does not take a Job or its pods. It says so in a sentence; status codes tell too
-//! little (almost everything is 403), and of pods the operator sees nothing but the sentence in an event.
+//! What it means when the API server does not take a Job or its pods. It says so in a message; status codes tell too
+//! little (almost everything is 403), and of pods the operator sees nothing but the message in an event.
 
-/// What a refusal means.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// A quota is used up: to be tried again later.
-    Quota,
-    /// The namespace is being terminated: nothing of it can start until there is another of that name.
-    Terminating,
-    /// The service account does not exist. What the spec refers to is looked up before a start, and there it is judged.
-    Reference,
-    /// Admission refuses the object: Pod Security, a LimitRange, a quota that wants a field, an admission policy or webhook, an
-    /// invalid field. Neither the reason nor the words say whether the ScavengerJob is at fault or the rule.
-    Denied,
-    /// It may pass, and is not the ScavengerJob's fault.
-    Passing,
-}
+use super::{BY_WEBHOOK, Meaning, Speaker, meaning};
 
-/// What the API server may say with 403 although another day it would take the very same object.
-///
-/// Our own policies are among it: they refuse what the operator and the Job controller make only where these have other
-/// names than the policies know, which is for admins to mend, and must never fail what waits.
-const PASSING: [&str; 6] = [
-    "ValidatingAdmissionPolicy 'scavenger-",
-    "cannot create resource",
-    "no PriorityClass",
-    "status unknown for quota",
-    "not yet ready to handle request",
-    "failed calling webhook",
-];
+pub use super::Refusal;
 
-/// Judges the sentence of a refusal.
+/// Judges the message of a refusal.
 #[must_use]
-pub fn judge(sentence: &str) -> Refusal {
-    if sentence.contains("exceeded quota") {
-        Refusal::Quota
-    } else if sentence.contains("being terminated") {
-        Refusal::Terminating
-    } else if sentence.contains("error looking up service account") {
-        Refusal::Reference
-    } else if PASSING.iter().any(|passing| sentence.contains(passing)) {
-        Refusal::Passing
-    } else if [" is forbidden: ", " is invalid: "].iter().any(|part| sentence.contains(part))
-        || is_by_webhook(sentence)
-    {
-        Refusal::Denied
-    } else {
-        Refusal::Passing
+pub fn judge(message: &str) -> Refusal {
+    match meaning(Speaker::ApiServer, message) {
+        Some(Meaning::Refused(refusal)) => refusal,
+        _ => Refusal::Passing,
     }
 }
 
 /// True if an admission webhook refused the object. The code of its answer is whatever it likes.
 #[must_use]
-pub fn is_by_webhook(sentence: &str) -> bool {
-    sentence.contains(" denied the request")
+pub fn is_by_webhook(message: &str) -> bool {
+    message.contains(BY_WEBHOOK)
 }
 
 /// True if a LimitRange refuses pods because they request too little, as those do whose capacity is counted by use.
 #[must_use]
-pub fn is_of_small_requests(sentence: &str) -> bool {
+pub fn is_of_small_requests(message: &str) -> bool {
     ["minimum cpu usage per ", "minimum memory usage per ", " max limit to request ratio per "]
         .iter()
-        .any(|part| sentence.contains(part))
+        .any(|part| message.contains(part))
 }
 
 /// The resources that a refusal by a quota names, without "requests.", "limits." or "count/": the sum of what pods request,
 /// or a kind of objects that are counted.
 #[must_use]
-pub fn resources_of_quota(sentence: &str) -> Vec<&str> {
-    let asked = sentence.split_once(" requested: ").map_or("", |(_, rest)| rest);
+pub fn resources_of_quota(message: &str) -> Vec<&str> {
+    let asked = message.split_once(" requested: ").map_or("", |(_, rest)| rest);
     let asked = asked.split_once(", used: ").map_or("", |(asked, _)| asked);
     let names = asked.split(',').filter_map(|part| part.split_once('=')).map(|(name, _)| name);
     let prefixes = ["requests.", "limits.", "count/"];
@@ -76,12 +40,12 @@ pub fn resources_of_quota(sentence: &str) -> Vec<&str> {
     names.map(bare).collect()
 }
 
-/// True for a sentence with which somebody refused the object; others say that nobody answered.
+/// True for a message with which somebody refused the object; others say that nobody answered.
 #[must_use]
-pub fn is_refusal(sentence: &str) -> bool {
-    judge(sentence) != Refusal::Passing
-        || sentence.contains(" is forbidden: ")
-        || sentence.contains("failed calling webhook")
+pub fn is_refusal(message: &str) -> bool {
+    judge(message) != Refusal::Passing
+        || message.contains(" is forbidden: ")
+        || message.contains("failed calling webhook")
 }
 
 #[cfg(test)]

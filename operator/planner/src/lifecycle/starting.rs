@@ -11,8 +11,7 @@ use super::{
 };
 use crate::{
     faults::{
-        creation::{self, Fault},
-        kubelet,
+        Fault, creation, kubelet,
         refusal::{self, Refusal},
         supervisor,
     },
@@ -219,7 +218,9 @@ fn of_uncreated(known: &Known<'_>, pod: &Pod) -> Next {
             let remedy = creation::remedy(reason, message).map(|remedy| format!("; {remedy}"));
             not_created(known, said + &remedy.unwrap_or_default())
         }
-        Fault::Cluster => Transition::give_up(Reason::ContainerNotCreated, said),
+        Fault::Node | Fault::Cluster | Fault::Passing => {
+            Transition::give_up(Reason::ContainerNotCreated, said)
+        }
     })
 }
 

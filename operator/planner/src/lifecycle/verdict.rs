@@ -133,9 +133,7 @@ fn of_tie(case: &Case<'_>, over: Option<Timestamp>) -> Option<Verdict> {
     }
     // That a node is lost explains the end as well as anything.
     let (reason, message) = match case.lost.filter(|_| attempt.demand.pod_count > 1) {
-        Some((pod, node)) => {
-            (Reason::NodeFailure, format!("node {node} of pod {pod} is gone or not ready"))
-        }
+        Some((pod, node)) => (Reason::NodeFailure, format!("node {node} of pod {pod} is gone or not ready")),
         None => (
             Reason::Unknown,
             "a pod was deleted at about the time at which a container ended; what came first is not known"

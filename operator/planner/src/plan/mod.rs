@@ -16,7 +16,9 @@ use jiff::Timestamp;
 use crate::{
     backoff::{
         agenda::{Agenda, Wake},
-        by_requests::ByRequests, start_failures::StartFailures, supervisors::Supervisors,
+        by_requests::ByRequests,
+        start_failures::StartFailures,
+        supervisors::Supervisors,
     },
     capacity::{
         Capacity,
