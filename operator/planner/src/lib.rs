@@ -84,6 +84,11 @@ mod queue;
 pub mod report;
 pub mod values;
 
+pub use faults::refusal;
+pub use lifecycle::loss;
+pub use plan::{Plan, Planner, check, guard};
+pub use values::{Counts, action, resources};
+
 /// Rules and state, for tests of their own. Other crates read reports.
 #[cfg(any(test, feature = "fixtures"))]
 pub mod internals {
@@ -95,8 +100,3 @@ pub mod internals {
         queue::{Queue, Room, Starting},
     };
 }
-
-pub use faults::refusal;
-pub use lifecycle::loss;
-pub use plan::{Plan, Planner, check, guard};
-pub use values::{Counts, action, resources, urgency, weights};

@@ -5,8 +5,7 @@ use super::{
     cluster::{Cluster, Event},
 };
 use scavenger_planner::{
-    action::{Action, ActionResult, Failure},
-    urgency::Line,
+    action::{Action, ActionResult, Failure, Line},
     values::Observation,
 };
 

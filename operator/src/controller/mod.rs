@@ -17,9 +17,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Client, api::PostParams};
 use scavenger_planner::{
     Planner,
-    action::ActionResult,
+    action::{ActionResult, Line},
     check,
-    urgency::Line,
     values::{Key, LiveReport, Name, Observation},
 };
 use scavenger_program::objects::Objects;

@@ -6,13 +6,12 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, civil::Time, tz::TimeZone};
 use kube::ResourceExt;
 use scavenger_planner::{
-    resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Share, Thresholds},
+    resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Share, Thresholds, Weight, Weights},
     values::{
         Accounting, Calendar, Controls, Demand, Filling, Headroom, Name, NodeGroup, Placement,
         PreemptionMode, Rank, ScavengerJobSpec, Settings, SupervisionSpec, Supervisor, Toleration,
         UsageRules, Window,
     },
-    weights::{Weight, Weights},
 };
 use scavenger_schema::{
     form,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::{SignedDuration, Timestamp};
 
 use super::timed::{Rule, Timed};
-use crate::values::{Name, time::later};
+use crate::values::{Name, later};
 
 /// For how long a namespace is counted by requests after a start was refused.
 const TIME: SignedDuration = SignedDuration::from_hours(1);

@@ -35,7 +35,7 @@ use super::timed::{Pause, Rule, Timed};
 use crate::{
     backoff,
     faults::refusal,
-    values::{Demand, Key, Name, Waiting, WaitingReason, resources::Resources, time::later},
+    values::{Demand, Key, Name, Waiting, WaitingReason, later, resources::Resources},
 };
 
 /// How a quota names Jobs.

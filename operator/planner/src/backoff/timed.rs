@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::values::{Key, time::later};
+use crate::values::{Key, later};
 
 /// How long something is left alone.
 #[derive(Debug, Clone, Copy)]

@@ -36,22 +36,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-pub use account::Account;
-pub(crate) use account::{compute, without_compute};
 use borders::Borders;
-pub(crate) use index::Ask;
-pub(crate) use index::Rows;
 use index::{Places, Placing, Whose};
 use labels::Labels;
 use ledger::Ledger;
 use node::{Entry, Occupant};
-pub(crate) use questions::{Size, Traits};
-pub(crate) use reach::Group;
-pub(crate) use state::Closed;
 use state::NodeState;
 use totals::Totals;
 
 use crate::values::{Demand, Key, Name, Node, Settings, resources::Resources};
+
+pub use account::Account;
+pub(crate) use account::{compute, without_compute};
+pub(crate) use index::{Ask, Rows};
+pub(crate) use questions::{Size, Traits};
+pub(crate) use reach::Group;
+pub(crate) use state::Closed;
 
 /// What is on a node.
 #[derive(Debug, Clone, Copy)]

@@ -21,9 +21,8 @@ use super::{
 use crate::{
     capacity::Group,
     values::{
-        Demand, Headroom, Key, Reason,
+        Demand, Headroom, Key, Reason, later,
         resources::{Amount, Resources, Share},
-        time::later,
     },
 };
 

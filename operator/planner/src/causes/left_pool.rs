@@ -12,10 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::pool::{Cause, Pool};
 use crate::{
     lifecycle::loss::Loss,
-    values::{
-        Key, Name, Node, Reason, Settings,
-        time::{earlier, later},
-    },
+    values::{Key, Name, Node, Reason, Settings, earlier, later},
 };
 
 /// How long a node is outside before anybody there is interrupted.

@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use crate::values::{Name, earlier};
 use drain::Drain;
 use headroom::KeepHeadroom;
 use left_pool::LeftPool;
@@ -26,8 +27,6 @@ use pending_pod::PendingPods;
 use pending_resize::PendingResizes;
 use pool::{Cause, Needs, Pool};
 use short_nodes::ShortNodes;
-
-use crate::values::{Name, time::earlier};
 
 /// Every cause.
 #[derive(Debug, Default)]

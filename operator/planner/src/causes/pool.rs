@@ -11,7 +11,7 @@ use crate::{
     capacity::{Capacity, ScavengerPod, promises::Promises, without_compute},
     facts::{attachments::Attachments, seen::Seen, tracked::Tracked},
     lifecycle::loss::Loss,
-    values::{Demand, Key, Name, Pod, Reason, Settings, action::Ordered, resources::Resources, time::later},
+    values::{Demand, Key, Name, Pod, Reason, Settings, action::Ordered, later, resources::Resources},
 };
 
 /// One cause for which ScavengerJobs must go.

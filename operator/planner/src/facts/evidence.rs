@@ -16,8 +16,8 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     faults::{creation, kubelet::OUT_OF_MEMORY},
     values::{
-        Attempt, Container, Disruption, EndReport, Job, Name, Outcome, Pod, PodPhase, Reason, tells_of_loss,
-        time::later,
+        Attempt, Container, Disruption, EndReport, Job, Name, Outcome, Pod, PodPhase, Reason, later,
+        tells_of_loss,
     },
 };
 

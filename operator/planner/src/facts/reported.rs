@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::values::{Explanation, ScavengerJob, Shortage, time::later};
+use crate::values::{Explanation, ScavengerJob, Shortage, later};
 
 /// How often the message of a ScavengerJob that waits is written again at most, if only its numbers changed.
 pub(crate) const RETELL: SignedDuration = SignedDuration::from_secs(60);

@@ -14,9 +14,8 @@ use super::{
 use crate::{
     facts::reported,
     values::{
-        Attempt, Container, Ending, Name, Outcome, Phase, Pod, Reason, Waiting, WaitingReason,
-        action::Task,
-        time::{earlier, later},
+        Attempt, Container, Ending, Name, Outcome, Phase, Pod, Reason, Waiting, WaitingReason, action::Task,
+        earlier, later,
     },
 };
 

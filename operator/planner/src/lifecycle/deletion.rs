@@ -8,7 +8,7 @@ use super::{
     next::{Next, Transition},
     transition,
 };
-use crate::values::{action::Task, time::later};
+use crate::values::{action::Task, later};
 
 /// How long a deletion may wait for pods before somebody is told: the garbage collector needs a moment to delete the
 /// pods of a Job that is gone.

@@ -24,9 +24,7 @@ use super::{
     verdict,
 };
 use crate::values::{
-    Attempt, CheckpointRequest, Disruption, Ending, Name, Pod, Reason,
-    action::Task,
-    time::{earlier, later},
+    Attempt, CheckpointRequest, Disruption, Ending, Name, Pod, Reason, action::Task, earlier, later,
 };
 
 /// How long the eviction of one pod of a gang may show nothing.

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{known::Known, next::Next};
 use crate::{
     facts::memory::NoJob,
-    values::{Key, Name, Pod, Waiting, WaitingReason, action::Task, time::later},
+    values::{Key, Name, Pod, Waiting, WaitingReason, action::Task, later},
 };
 
 /// How long the Job controller may still create the pods of a Job that is gone: its view of Jobs is its own watch's, and

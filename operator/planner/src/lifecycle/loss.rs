@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use jiff::{SignedDuration, Timestamp};
 
 use super::priority::{self, Stretch};
-use crate::values::{Attempt, Name, Outcome, Reason, ScavengerJob, weights::Weights};
+use crate::values::{Attempt, Name, Outcome, Reason, ScavengerJob, resources::Weights};
 
 /// What is lost if one ScavengerJob is stopped. The order is the order in which they go.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

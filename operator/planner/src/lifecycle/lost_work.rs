@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     facts::evidence::PodEnd,
-    values::{Attempt, Measured, ObservedSaves, Outcome, Rank, Stop, time::later},
+    values::{Attempt, Measured, ObservedSaves, Outcome, Rank, Stop, later},
 };
 
 /// What is known now of the work of an attempt that has ended, and what it showed about SIGTERM; none while a pod that

@@ -20,14 +20,13 @@ pub(crate) mod waiting;
 
 use jiff::{SignedDuration, Timestamp};
 
-use known::Known;
-use next::{Next, Transition};
-
 use crate::values::{
     Job, Reason, WaitingReason,
     action::{Failure, Task},
-    time::{earlier, later},
+    earlier, later,
 };
+use known::Known;
+use next::{Next, Transition};
 
 /// When a Job is read again that no watch has shown since it was made. Watches are behind by much less, unless they are
 /// stuck; and if the Job was deleted while a watch listed everything again, none will ever show it.

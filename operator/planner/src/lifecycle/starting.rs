@@ -17,7 +17,7 @@ use crate::{
     },
     values::{
         Accounting, Attempt, ByUse, Confinement, Container, Job, Key, Name, Phase, Placement, Pod, Reason,
-        Settings, WaitingReason, action::Task, time::later,
+        Settings, WaitingReason, action::Task, later,
     },
 };
 

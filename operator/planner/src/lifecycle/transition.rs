@@ -18,7 +18,7 @@ use crate::{
         Accounting, Admitted, Attempt, Disruption, Ending, HISTORY, Measured, Name, ObservedSaves, Outcome,
         Phase, Reason, ScavengerJob, ScavengerJobStatus, Supervised, Supervision, Waiting, WaitingReason,
         action::{Event, StatusWrite, Task},
-        time::later,
+        later,
     },
 };
 

@@ -31,7 +31,7 @@ use crate::{
     },
     values::{
         Attempt, AttemptUsage, Container, Disruption, Ending, Job, Name, Outcome, Pod, PodPhase, Reason,
-        tells_of_loss, time::later,
+        later, tells_of_loss,
     },
 };
 

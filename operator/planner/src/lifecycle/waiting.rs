@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     facts::volumes::ClaimHold,
-    values::{Reason, Waiting, WaitingReason, action::Task, time::later},
+    values::{Reason, Waiting, WaitingReason, action::Task, later},
 };
 
 /// How often it is looked again at pods that hold something up: their node can be lost without any of them changing.

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     backoff::timed::{Rule, Timed},
     faults::kubelet::is_evicted_for_memory,
-    values::{Harm, Key, Name, Pod, time::later},
+    values::{Harm, Key, Name, Pod, later},
 };
 
 /// For how long a node is counted by requests.

@@ -33,21 +33,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use dry_run::DryRun;
-pub use report::UsageReport;
-
 use crate::{
     capacity::{Account, Capacity, ScavengerPod, compute},
     values::{
-        Key, Name, Node, Pod, PodUsage, RememberedNode, Settings, Usage, UsageRules,
+        Key, Name, Node, Pod, PodUsage, RememberedNode, Settings, Usage, UsageRules, earlier, later,
         resources::{MEMORY, Resources},
-        time::{earlier, later},
     },
 };
 use breaker::Breaker;
 use dry_run::CpuOfNode;
 use histogram::Histogram;
 use pods::{OrdinaryPods, ScavengerPods};
+
+pub use dry_run::DryRun;
+pub use report::UsageReport;
 
 /// How often what is to be remembered is written down at most: the last write may be as old when a planner ends.
 pub const REMEMBERED_EVERY: SignedDuration = SignedDuration::from_secs(60);

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     capacity::ScavengerPod,
-    values::{Key, Name, Pod, PodUsage, UsageRules, resources::Resources, time::later},
+    values::{Key, Name, Pod, PodUsage, UsageRules, later, resources::Resources},
 };
 
 /// For how long it is remembered what a pod used that has ended.

@@ -2,17 +2,19 @@
 //! [`kept_up`], now and then in the operator, too.
 
 use std::collections::BTreeMap;
-#[cfg(any(test, feature = "fixtures"))]
-use std::collections::BTreeSet;
 
 use jiff::SignedDuration;
 
+use super::Planner;
+use crate::values::{Phase, WaitingReason, later, resources::Resources};
+
+#[cfg(any(test, feature = "fixtures"))]
+use std::collections::BTreeSet;
+
 #[cfg(any(test, feature = "fixtures"))]
 use super::Plan;
-use super::Planner;
 #[cfg(any(test, feature = "fixtures"))]
 use crate::values::{Key, ScavengerJob, action::Task};
-use crate::values::{Phase, WaitingReason, resources::Resources, time::later};
 
 /// What was so before a plan.
 #[cfg(any(test, feature = "fixtures"))]

@@ -11,7 +11,7 @@ use crate::{
     values::{
         Explanation, Key, WaitingReason,
         action::{Action, Task},
-        time::later,
+        later,
     },
 };
 

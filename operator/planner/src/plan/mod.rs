@@ -45,7 +45,7 @@ use crate::{
     values::{
         CheckpointRequest, Key, Name, Phase, Reason, Settings,
         action::{Action, Ordered, Task},
-        time::earlier,
+        earlier,
     },
 };
 

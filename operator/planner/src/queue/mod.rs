@@ -43,10 +43,11 @@ use crate::{
     values::{Demand, Key, ScavengerJob, Settings},
 };
 use fronts::{Age, Fronts};
+use rank::{Lane, Rank};
+
 pub use list::QueueEntry;
 pub(crate) use loans::Loan;
 pub use rank::Starting;
-use rank::{Lane, Rank};
 pub use walk::Started;
 
 /// The ScavengerJobs that may start, in lines of equal demand.

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     capacity::Ask,
-    values::{Demand, Key, Name, time::later},
+    values::{Demand, Key, Name, later},
 };
 
 /// So many heads of lines are looked at again at each walk, in turn, for what they wait for: its numbers change, and to

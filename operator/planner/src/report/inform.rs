@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     facts::reported::Reported,
-    values::{Key, time::later},
+    values::{Key, later},
 };
 
 /// The budget: one write in this time, five a second.

@@ -1,55 +1,36 @@
 //! The cluster as the planner sees it, in plain types. The operator turns API objects into these.
 
 pub mod action;
-mod calendar;
-mod confinement;
-mod explanation;
-mod filling;
-mod node;
-mod node_group;
-mod observation;
 mod placement;
 mod pod;
+mod reports;
 pub mod resources;
 mod scavenger_job;
 mod settings;
-mod supervision;
-mod thresholds;
-pub(crate) mod time;
-pub mod urgency;
-mod usage;
-mod volume;
-pub mod weights;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-pub use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-pub use calendar::{Calendar, Window};
-pub use confinement::Confinement;
-pub use explanation::{Explanation, Shortage};
-pub use filling::{Filling, Headroom};
-pub use node::{Node, Taint, Usage};
-pub use node_group::NodeGroup;
-pub use observation::Observation;
+pub use action::Observation;
 pub(crate) use placement::Named;
-pub use placement::{Expression, NodeTerm, Operator, Placement, Toleration};
+pub use placement::{
+    Access, Confinement, Expression, Node, NodeTerm, Operator, Placement, Taint, Toleration, Usage, Volume,
+};
 pub(crate) use pod::tells_of_loss;
 pub use pod::{Container, Pod, PodPhase};
+pub use reports::{
+    Accounting, AttemptUsage, ByUse, CheckpointRequest, EndReport, Figures, Harm, LiveReport, Measured,
+    ObservedSaves, PodUsage, Rank, RememberedNode, RememberedUse, Stop, Supervised, Supervision,
+    SupervisionSpec, Supervisor, UsageRules,
+};
 pub use scavenger_job::{
-    Admitted, Attempt, AttemptNode, Controls, Demand, Disruption, Ending, HISTORY, Job, ScavengerJob,
-    ScavengerJobSpec, ScavengerJobStatus, Waiting,
+    Admitted, Attempt, AttemptNode, Controls, Demand, Disruption, Ending, Explanation, HISTORY, Job,
+    ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, Shortage, Waiting,
 };
-pub use settings::{PreemptionMode, Settings};
-pub use supervision::{
-    CheckpointRequest, EndReport, LiveReport, Measured, ObservedSaves, Rank, Stop, Supervised, Supervision,
-    SupervisionSpec, Supervisor,
-};
-pub use usage::{
-    Accounting, AttemptUsage, ByUse, Figures, Harm, PodUsage, RememberedNode, RememberedUse, UsageRules,
-};
-pub use volume::{Access, Volume};
+pub use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};
+pub use settings::{Calendar, Filling, Headroom, NodeGroup, PreemptionMode, Settings, Window};
 
 /// A short, shared text: names, UIDs.
 pub type Name = Arc<str>;
@@ -83,4 +64,14 @@ pub struct Counts {
     pub phases: BTreeMap<Phase, usize>,
     /// Those that wait, by reason.
     pub waiting: BTreeMap<WaitingReason, usize>,
+}
+
+/// `time` after `duration`; what a status says may be absurd, and must not end the planner.
+pub(crate) fn later(time: Timestamp, duration: SignedDuration) -> Timestamp {
+    time.saturating_add(duration).unwrap_or(Timestamp::MAX)
+}
+
+/// The earlier of two times, where there is one.
+pub(crate) fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+    a.into_iter().chain(b).min()
 }

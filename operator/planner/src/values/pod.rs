@@ -3,8 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{EndReport, Key, Name, Placement};
-use crate::values::{resources::Resources, time::later};
+use super::{EndReport, Key, Name, Placement, later, resources::Resources};
 
 /// A pod, of a ScavengerJob or not.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,9 +2,8 @@
 
 use jiff::SignedDuration;
 use scavenger_planner::{
-    action::{Action, Task},
+    action::{Action, Task, Urgency},
     fixtures::{node, seconds, settings, sj},
-    urgency::Urgency,
     values::{Phase, Settings},
 };
 use scavenger_simulator::{Cluster, Stream, Workload};
