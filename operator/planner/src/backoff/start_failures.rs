@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::timed::{Rule, Timed};
 use crate::{
-    faults::{creation, kubelet::message_of},
+    faults::kubelet::{self, message_of},
     values::{Container, Name, Pod},
 };
 
@@ -144,7 +144,7 @@ impl StartFailures {
             });
             let attempts: BTreeSet<u32> = here.clone().map(|failure| failure.attempt).collect();
             let is_suspect = failures.iter().any(|failure| failure.node != *node)
-                || here.clone().any(|failure| creation::names_a_bad_command(&failure.message));
+                || here.clone().any(|failure| kubelet::names_a_bad_command(&failure.message));
             if is_suspect { attempts.len().min(1) } else { attempts.len() }
         };
         self.failures.values().map(of_sj).sum()
@@ -154,7 +154,7 @@ impl StartFailures {
     /// there is no other node for it, or in three attempts.
     pub(crate) fn blames(&self, uid: &Name, is_only_node: impl FnOnce(&Name) -> bool) -> bool {
         let failures = self.failures.get(uid).into_iter().flatten();
-        let bad = failures.filter(|failure| creation::names_a_bad_command(&failure.message));
+        let bad = failures.filter(|failure| kubelet::names_a_bad_command(&failure.message));
         let nodes: BTreeSet<&Name> = bad.clone().map(|failure| &failure.node).collect();
         let attempts: BTreeSet<u32> = bad.map(|failure| failure.attempt).collect();
         match (nodes.first(), attempts.len()) {

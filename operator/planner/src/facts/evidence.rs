@@ -14,7 +14,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    faults::{creation, kubelet::OUT_OF_MEMORY},
+    faults::kubelet::{self, OUT_OF_MEMORY},
     values::{
         Attempt, Container, Disruption, EndReport, Job, Name, Outcome, Pod, PodPhase, Reason, later,
         tells_of_loss,
@@ -182,8 +182,8 @@ impl Evidence {
             self.note_end(pod);
         }
         if let Container::Waiting(Some((reason, message))) = &pod.container
-            && creation::is_creation_error(reason)
-            && !creation::only_backs_off(reason, message)
+            && kubelet::is_creation_error(reason)
+            && !kubelet::only_backs_off(reason, message)
         {
             self.not_created = Some((reason.clone(), message.clone()));
         }

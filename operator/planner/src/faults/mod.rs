@@ -1,7 +1,6 @@
 //! Whose fault a failure is, by what the kubelet, a registry, a container runtime, kube-scheduler or the API server says of it.
 //! The words by which that is recognised stand in one table, [`TABLE`].
 
-pub(crate) mod creation;
 pub(crate) mod kubelet;
 pub mod refusal;
 pub(crate) mod supervisor;

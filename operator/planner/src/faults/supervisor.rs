@@ -3,7 +3,7 @@
 use jiff::SignedDuration;
 use scavenger_vocabulary::supervisor::PROGRAM;
 
-use super::{creation, kubelet::OUT_OF_MEMORY};
+use super::kubelet::{self, OUT_OF_MEMORY};
 use crate::values::{Container, Pod, tells_of_loss};
 
 /// A container that ends with exit code 126 within this time has not run: its program could not be executed.
@@ -18,7 +18,7 @@ pub(crate) fn not_started(pod: &Pod) -> Option<String> {
         return None;
     }
     match (bringer, &pod.container) {
-        (Container::Waiting(Some((reason, message))), _) if creation::is_creation_error(reason) => {
+        (Container::Waiting(Some((reason, message))), _) if kubelet::is_creation_error(reason) => {
             Some(format!("{reason}: {message}"))
         }
         (Container::Ended { exit_code, reason, message, .. }, _)

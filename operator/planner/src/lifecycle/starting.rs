@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     faults::{
-        Fault, creation, kubelet,
+        Fault, kubelet,
         refusal::{self, Refusal},
         supervisor,
     },
@@ -197,25 +197,25 @@ fn of_job(known: &Known<'_>, attempt: &Attempt, job: &Job, pods: &BTreeMap<Name,
 }
 
 fn waits_for_creation(pod: &Pod) -> bool {
-    matches!(&pod.container, Container::Waiting(Some((reason, _))) if creation::is_creation_error(reason))
+    matches!(&pod.container, Container::Waiting(Some((reason, _))) if kubelet::is_creation_error(reason))
 }
 
 /// A pod whose container was not created in time, and the kubelet says why.
 fn of_uncreated(known: &Known<'_>, pod: &Pod) -> Next {
     let Container::Waiting(Some((reason, message))) = &pod.container else { return Next::Wait(None) };
     let (reason, message) = match known.evidence.not_created() {
-        Some(said) if creation::only_backs_off(reason, message) => said,
+        Some(said) if kubelet::only_backs_off(reason, message) => said,
         _ => (reason.as_str(), message.as_str()),
     };
     let said = format!("pod {}: {reason}: {message}", pod.key.name);
     let fault = match (&known.sj.spec, known.is_to_blame) {
-        (_, true) if creation::names_a_bad_command(message) => Fault::Own,
-        (Ok(spec), _) => creation::fault(spec, reason, message),
+        (_, true) if kubelet::names_a_bad_command(message) => Fault::Own,
+        (Ok(spec), _) => kubelet::fault(spec, reason, message),
         (Err(_), _) => Fault::Cluster,
     };
     Next::Change(match fault {
         Fault::Own => {
-            let remedy = creation::remedy(reason, message).map(|remedy| format!("; {remedy}"));
+            let remedy = kubelet::remedy(reason, message).map(|remedy| format!("; {remedy}"));
             not_created(known, said + &remedy.unwrap_or_default())
         }
         Fault::Node | Fault::Cluster | Fault::Passing => {
@@ -296,7 +296,7 @@ fn of_silent_pods(known: &Known<'_>, pods: &BTreeMap<Name, Arc<Pod>>, created_un
         };
         // Those of an init container that was injected: the main one does not show why it waits, however long that is.
         let is_shown = *time < later(created_until, READ_EVENTS_EVERY)
-            && creation::is_shown_by_container(&event.reason, &event.message);
+            && kubelet::is_shown_by_container(&event.reason, &event.message);
         if !event.warning || is_shown {
             continue;
         }
@@ -304,7 +304,7 @@ fn of_silent_pods(known: &Known<'_>, pods: &BTreeMap<Name, Arc<Pod>>, created_un
         // Only what the spec names and nobody has is its own fault. A volume may be attached to the node that it was on
         // before (which takes minutes after that is lost) or where somebody else mounts it; a driver may not be up yet.
         return match &known.sj.spec {
-            Ok(spec) if creation::is_missing(spec, &event.message) => {
+            Ok(spec) if kubelet::is_missing(spec, &event.message) => {
                 Next::Change(not_created(known, message))
             }
             _ => withdrawn(message),

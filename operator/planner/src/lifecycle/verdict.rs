@@ -25,8 +25,7 @@ use super::out_of_memory::{self, Kills};
 use crate::{
     facts::evidence::Evidence,
     faults::{
-        creation,
-        kubelet::{EVICTED, OUT_OF_MEMORY, POD_FAILURE_POLICY, is_own_limit},
+        kubelet::{self, EVICTED, OUT_OF_MEMORY, POD_FAILURE_POLICY, is_own_limit},
         supervisor,
     },
     values::{
@@ -347,7 +346,7 @@ fn failure(case: &Case<'_>, pod: &Pod) -> Option<(u8, Ending)> {
         ),
         // The container was created, but could not be started, and its command is the reason wherever it is tried.
         Some((_, kubelet_reason, message, false))
-            if case.is_to_blame && creation::names_a_bad_command(message) =>
+            if case.is_to_blame && kubelet::names_a_bad_command(message) =>
         {
             failed(
                 2,
