@@ -9,7 +9,7 @@ use super::{
     usage::Meter,
 };
 use crate::{
-    backoff::agenda::Turn,
+    backoff::Turn,
     values::{
         Disruption, Explanation, LiveReport, Phase, ScavengerJob, WaitingReason,
         action::{Failure, Ordered},

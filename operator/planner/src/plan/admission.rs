@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
-    backoff::{self, agenda::Wake},
+    backoff::{self, Wake},
     causes::pool::{self, Standing},
     facts::tracked::Tracked,
     lifecycle::{loss::Loss, starting},

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Planner;
 use crate::{
-    backoff::agenda::Wake,
+    backoff::Wake,
     facts::reported::{RETELL, Telling},
     lifecycle::{self, next::Next, transition},
     queue::Room,

@@ -15,10 +15,9 @@ use jiff::Timestamp;
 
 use crate::{
     backoff::{
-        agenda::{Agenda, Wake},
-        by_requests::ByRequests,
+        Agenda, Wake,
+        namespaces::{ByRequests, Supervisors},
         start_failures::StartFailures,
-        supervisors::Supervisors,
     },
     capacity::{
         Capacity,

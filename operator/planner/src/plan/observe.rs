@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
-    backoff::agenda::Wake,
+    backoff::Wake,
     capacity::Closed,
     facts::seen::SeenPod,
     values::{
