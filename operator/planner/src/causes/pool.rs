@@ -9,7 +9,10 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     capacity::{Capacity, ScavengerPod, promises::Promises, without_compute},
-    facts::{attachments::Attachments, seen::Seen, tracked::Tracked},
+    facts::{
+        seen::Seen,
+        tracked::{Attachments, Tracked},
+    },
     lifecycle::loss::Loss,
     values::{Demand, Key, Name, Pod, Reason, Settings, action::Ordered, later, resources::Resources},
 };

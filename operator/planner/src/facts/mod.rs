@@ -1,14 +1,8 @@
 //! What was seen and reported of ScavengerJobs, their Jobs, pods and volumes, and what is remembered of each. Facts know only
 //! values and whose fault a failure is; no rule stands here.
 
-pub(crate) mod attachments;
 pub(crate) mod evidence;
-pub(crate) mod folders;
 pub(crate) mod live;
-pub(crate) mod memory;
-pub(crate) mod reported;
 pub(crate) mod seen;
-pub(crate) mod shared;
 pub(crate) mod tracked;
-pub(crate) mod usage;
 pub(crate) mod volumes;

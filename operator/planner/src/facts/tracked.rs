@@ -1,18 +1,25 @@
-//! One ScavengerJob, and what the planner keeps of it.
+//! One ScavengerJob with its Jobs and pods, what the planner remembers of it beside what the cluster shows, and what its status was
+//! last written to say.
 
-use jiff::Timestamp;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::{Deref, DerefMut},
+    sync::{Arc, LazyLock},
+};
+
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    live::Live,
-    memory::{Promise, Remembered},
-    reported::{self, Reported, Telling},
-    usage::Meter,
+    evidence::Evidence,
+    live::{Live, Meter},
 };
 use crate::{
     backoff::Turn,
     values::{
-        Disruption, Explanation, LiveReport, Phase, ScavengerJob, WaitingReason,
-        action::{Failure, Ordered},
+        Attempt, Demand, Disruption, Explanation, Job, Key, LiveReport, Name, Phase, Pod, ScavengerJob,
+        Shortage, Waiting, WaitingReason,
+        action::{Failure, Ordered, PodEvent},
+        later,
     },
 };
 
@@ -123,7 +130,7 @@ impl Tracked {
 
     /// What is to be done so that its status says why it waits.
     pub(crate) fn hold(&mut self, why: &Explanation, now: Timestamp) -> Telling {
-        reported::hold(&self.sj, &mut self.reported, why, now)
+        hold(&self.sj, &mut self.reported, why, now)
     }
 
     /// The ScavengerJob in its newest version.
@@ -184,5 +191,289 @@ impl Tracked {
     pub(crate) fn ordered(&self) -> Option<&Disruption> {
         let number = self.sj.status.attempt.as_ref().map(|attempt| attempt.number);
         self.order.as_ref().filter(|order| Some(order.0) == number).map(|order| &order.1)
+    }
+}
+
+/// Jobs and pods of one ScavengerJob; they may be seen before it.
+#[derive(Debug, Default)]
+pub(crate) struct Attachments {
+    pub(crate) jobs: BTreeMap<Name, Arc<Job>>,
+    pub(crate) pods: BTreeMap<Name, Arc<Pod>>,
+    pub(super) evidence: BTreeMap<u32, Box<Evidence>>,
+    /// UID of the Job that was last seen to go: a late answer must not bring it back.
+    pub(super) gone_job: Option<Name>,
+    /// UID of a Job that an answer showed and the watch did not yet, and when. If it goes in a gap of the watch,
+    /// nobody will ever say so.
+    pub(crate) unwatched_job: Option<(Name, Timestamp)>,
+}
+
+impl Attachments {
+    /// Those of a ScavengerJob that has none.
+    pub(crate) fn none() -> &'static Self {
+        static NONE: Attachments = Attachments {
+            jobs: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            evidence: BTreeMap::new(),
+            gone_job: None,
+            unwatched_job: None,
+        };
+        &NONE
+    }
+
+    /// Pods that hold capacity on a node, and which node.
+    pub(crate) fn bound(&self) -> impl Iterator<Item = (&Name, &Pod)> {
+        let alive = self.pods.values().filter(|pod| !pod.phase.is_terminal());
+        alive.filter_map(|pod| Some((pod.node.as_ref()?, &**pod)))
+    }
+
+    /// True if no pod is left that has not ended.
+    pub(crate) fn all_ended(&self) -> bool {
+        self.pods.values().all(|pod| pod.phase.is_terminal())
+    }
+
+    /// What the pods of an attempt showed.
+    pub(crate) fn evidence(&self, attempt: Option<&Attempt>) -> &Evidence {
+        let evidence = attempt.and_then(|attempt| self.evidence.get(&attempt.number));
+        evidence.map_or(Evidence::none(), |evidence| evidence)
+    }
+
+    /// True if only answers showed this Job so far.
+    pub(super) fn is_unwatched(&self, job: &Name) -> bool {
+        self.unwatched_job.as_ref().is_some_and(|(uid, _)| uid == job)
+    }
+}
+
+/// What the planner remembers of one ScavengerJob. Losing it costs a look at the API server, never correctness.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    /// Answer to the last [`crate::values::action::Task::Prepare`], while room is reserved.
+    pub prepared: Option<Prepared>,
+    /// Why the last start could not be made, and when that was found.
+    pub given_back: Option<(Waiting, Timestamp)>,
+    /// Since when something that the spec refers to was found missing.
+    pub missing_since: Option<Timestamp>,
+    /// The attempt of which this planner knows that no Job was made yet.
+    pub may_create: Option<u32>,
+    /// The attempt whose Job was made and vanished.
+    pub lost_job: Option<u32>,
+    /// The attempt whose pods were listed live after its Job was over or gone.
+    pub listed: Option<u32>,
+    /// True while the list that is under way asks why the Job controller made no pods.
+    pub asks_why: bool,
+    /// UIDs of the active attempt's pods that were evicted, and when; the watch may not show it yet.
+    pub evicted: BTreeMap<Name, Timestamp>,
+    /// The attempt that is not waited for any more, if it is asked for a checkpoint: somebody who cannot wait counts on its
+    /// capacity.
+    pub hurried: Option<u32>,
+    /// UIDs of pods that were deleted again, with their own grace period.
+    pub deleted_again: BTreeSet<Name>,
+    /// Set once it was asked live why the Job controller made no pods.
+    pub create_failure: Option<CreateFailure>,
+    /// Newest events of the pods that did not start in time, and when they were read.
+    pub pod_events: Option<PodEvents>,
+    /// The attempt whose pods were all made.
+    pub taken: Option<u32>,
+    /// Since when the active attempt's Job is refused for a reason that may pass, and the newest of the sentences.
+    pub not_made: Option<(Timestamp, String)>,
+    /// Live reads that found no Job although pods of the attempt are left.
+    pub no_job: Option<NoJob>,
+    /// True while its user keeps it from starting, and it could not have started before.
+    pub held_back: bool,
+    /// Since when it could have started. Its status says so as the time before which it could not.
+    pub could_start: Option<Timestamp>,
+    /// When this planner first saw that it is being deleted.
+    pub deleting_since: Option<Timestamp>,
+}
+
+/// [`Memory`] that takes room only while something is in it: of a hundred thousand ScavengerJobs most just wait.
+#[derive(Debug, Clone, Default)]
+pub struct Remembered(Option<Box<Memory>>);
+
+impl Deref for Remembered {
+    type Target = Memory;
+
+    fn deref(&self) -> &Memory {
+        static NOTHING: LazyLock<Memory> = LazyLock::new(Memory::default);
+        self.0.as_deref().unwrap_or(&NOTHING)
+    }
+}
+
+impl DerefMut for Remembered {
+    fn deref_mut(&mut self) -> &mut Memory {
+        self.0.get_or_insert_default()
+    }
+}
+
+/// Live reads of an attempt's Job that found none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoJob {
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// The first of them.
+    pub first: Timestamp,
+    /// The last of them.
+    pub last: Timestamp,
+}
+
+/// When the newest events of pods were read, and the event of each pod that has one.
+pub type PodEvents = (Timestamp, Vec<(Name, Option<PodEvent>)>);
+
+/// Why the Job controller made no pods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateFailure {
+    /// When it was asked.
+    pub asked: Timestamp,
+    /// The sentence of whoever refused the pods, if there is one.
+    pub said: Option<String>,
+}
+
+/// Answer to a [`crate::values::action::Task::Prepare`].
+#[derive(Debug, Clone)]
+pub struct Prepared {
+    /// Pods that have not ended.
+    pub pods_left: u32,
+    /// A pod of another ScavengerJob that has not ended and works in the same folder.
+    pub folder_pod: Option<Name>,
+    /// Kind and name of what does not exist.
+    pub missing: Vec<(String, String)>,
+}
+
+/// What is remembered of the promise to one ScavengerJob.
+#[derive(Debug, Default)]
+pub(crate) struct Promise {
+    /// The attempt for which capacity was reserved after a restart, so that it is done once.
+    pub(crate) recovered: Option<u32>,
+    /// What it asked for when capacity was reserved; the spec may be replaced until the start is written.
+    reserved_for: Option<Box<Demand>>,
+    /// For which other ScavengerJob the capacity is reserved that was promised, if it is lent.
+    lent_by: Option<Key>,
+}
+
+impl Promise {
+    /// Capacity was reserved for this demand, maybe such as is lent.
+    pub(crate) fn made_for(&mut self, demand: Demand, lent_by: Option<Key>) {
+        self.reserved_for = Some(Box::new(demand));
+        self.lent_by = lent_by;
+    }
+
+    /// For which other ScavengerJob the capacity is reserved that was promised, if it is lent.
+    pub(crate) fn lent_by(&self) -> Option<&Key> {
+        self.lent_by.as_ref()
+    }
+
+    /// True if capacity was reserved for this demand, and not for one that the spec asked for before.
+    pub(crate) fn is_for(&self, demand: &Demand) -> bool {
+        self.reserved_for.as_deref() == Some(demand)
+    }
+}
+
+/// How often the message of a ScavengerJob that waits is written again at most, if only its numbers changed.
+pub(crate) const RETELL: SignedDuration = SignedDuration::from_secs(60);
+
+/// What the status of a ScavengerJob was last written to say.
+#[derive(Debug, Default)]
+pub(crate) struct Reported {
+    /// When its status was last written by this planner, or first found to have grown old.
+    pub(crate) time: Option<Timestamp>,
+    /// The shortage that it tells.
+    shortage: Option<Box<Shortage>>,
+    /// Whether it has only reports to tell, and since when it is to be told something.
+    pub(crate) due: Option<(bool, Timestamp)>,
+}
+
+impl Reported {
+    /// A status is written that says this.
+    pub(crate) fn note(&mut self, why: &Explanation) {
+        self.shortage = why.shortage.clone().map(Box::new);
+    }
+
+    /// Another attempt: what was written was about the one before.
+    pub(crate) fn forget(&mut self) {
+        (self.time, self.shortage) = (None, None);
+    }
+}
+
+/// What is to be done so that a status says why its ScavengerJob waits.
+#[derive(Debug)]
+pub(crate) enum Telling {
+    /// It says so.
+    Said,
+    /// It is to be written as soon as the budget allows; see [`Reported::note`].
+    Due,
+    /// It says so with numbers that have grown old, and was written a moment ago: to be written at this time.
+    Later(Timestamp),
+}
+
+/// What is to be done so that the status says why a ScavengerJob waits. Another reason is written soon. Another
+/// message for the same reason is written at most every [`RETELL`], and not at all for numbers that hardly changed.
+pub(crate) fn hold(sj: &ScavengerJob, reported: &mut Reported, why: &Explanation, now: Timestamp) -> Telling {
+    let status = &sj.status;
+    let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.as_ref());
+    if let Some(said) = said
+        && status.written
+        && status.observed_generation == sj.generation
+        && said.reason == why.waiting.reason
+    {
+        let is_news = match (&why.shortage, &reported.shortage) {
+            (Some(new), Some(old)) => new.is_news_after(old),
+            // After a restart: what was written for the same reason is taken for the shortage there is now.
+            (Some(new), None) if reported.time.is_none() => {
+                reported.shortage = Some(Box::new(new.clone()));
+                false
+            }
+            _ => true,
+        };
+        if said.message == why.waiting.message || !is_news {
+            return Telling::Said;
+        }
+        let again = later(*reported.time.get_or_insert(now), RETELL);
+        if now < again {
+            return Telling::Later(again);
+        }
+    }
+    Telling::Due
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        fixtures::{at, sj},
+        values::{Admitted, Waiting, WaitingReason},
+    };
+
+    fn why(resource: &str, left: i64) -> Explanation {
+        let message = format!("needs 3 {resource}, but only {left} are left");
+        let shortage =
+            Shortage { resource: Some(resource.to_owned()), left, whole: 100, message: message.clone() };
+        Explanation {
+            waiting: Waiting { reason: WaitingReason::NoCapacity, message },
+            shortage: Some(shortage),
+        }
+    }
+
+    #[test]
+    fn only_another_shortage_and_numbers_that_changed_much_are_news() {
+        let mut sj = sj("a");
+        let mut reported = Reported::default();
+        let first = why("cpu", 8);
+        let Telling::Due = hold(&sj, &mut reported, &first, at(0)) else { panic!("nothing was said yet") };
+        reported.note(&first);
+        sj.status.written = true;
+        sj.status.observed_generation = sj.generation;
+        sj.status.admitted = Some(Admitted { waiting: Some(first.waiting), since: at(0) });
+        reported.time = Some(at(0));
+        let mut after = |why: Explanation, second: i64| match hold(&sj, &mut reported, &why, at(second)) {
+            Telling::Said => "said",
+            Telling::Later(time) if time == at(60) => "later",
+            Telling::Later(_) => "at another time",
+            Telling::Due => "now",
+        };
+        assert_eq!(after(why("cpu", 8), 5), "said");
+        assert_eq!(after(why("cpu", 6), 5), "said", "a quarter less");
+        assert_eq!(after(why("cpu", 5), 5), "later");
+        assert_eq!(after(why("memory", 8), 5), "later");
+        assert_eq!(after(why("cpu", 6), 90), "said");
+        assert_eq!(after(why("cpu", 5), 90), "now");
     }
 }

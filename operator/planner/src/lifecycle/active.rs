@@ -12,7 +12,7 @@ use super::{
     verdict::{self, Case, JobState, Verdict},
 };
 use crate::{
-    facts::reported,
+    facts::tracked,
     values::{
         Attempt, Container, Ending, Name, Outcome, Phase, Pod, Reason, Waiting, WaitingReason, action::Task,
         earlier, later,
@@ -171,7 +171,7 @@ fn next_running(known: &Known<'_>) -> Next {
         return Next::Inform(Transition::Observe, None);
     }
     if known.has_news {
-        let again = known.written.map(|written| later(written, reported::RETELL));
+        let again = known.written.map(|written| later(written, tracked::RETELL));
         return match again.filter(|again| *again > known.now) {
             Some(again) => Next::Wait(Some(again)),
             None => Next::Inform(Transition::Report, None),

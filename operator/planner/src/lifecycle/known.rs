@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::{
     capacity::Capacity,
-    facts::{evidence::Evidence, memory::Memory, volumes::ClaimHold},
+    facts::{evidence::Evidence, tracked::Memory, volumes::ClaimHold},
     values::{Disruption, Job, Key, Name, Pod, ScavengerJob, Settings},
 };
 

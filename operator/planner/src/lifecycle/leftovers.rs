@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{known::Known, next::Next};
 use crate::{
-    facts::memory::NoJob,
+    facts::tracked::NoJob,
     values::{Key, Name, Pod, Waiting, WaitingReason, action::Task, later},
 };
 

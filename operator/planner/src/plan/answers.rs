@@ -5,8 +5,8 @@ use jiff::{SignedDuration, Timestamp};
 use super::Planner;
 use crate::{
     facts::{
-        memory::{CreateFailure, NoJob, Prepared},
         seen::owner,
+        tracked::{CreateFailure, NoJob, Prepared},
     },
     faults::refusal,
     values::{

@@ -5,7 +5,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::Planner;
 use crate::{
     backoff::Wake,
-    facts::reported::{RETELL, Telling},
+    facts::tracked::{RETELL, Telling},
     lifecycle::{self, next::Next, transition},
     queue::Room,
     values::{

@@ -6,7 +6,10 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
-    facts::{attachments::Attachments, tracked::Tracked, volumes::ClaimHold},
+    facts::{
+        tracked::{Attachments, Tracked},
+        volumes::ClaimHold,
+    },
     lifecycle::known::Known,
     values::Key,
 };

@@ -29,9 +29,9 @@ use crate::{
         pool::{Occupancy, Pool},
     },
     facts::{
-        folders::{Folders, Use},
-        reported::Telling,
         seen::Seen,
+        tracked::Telling,
+        volumes::{Folders, Use},
     },
     lifecycle::{
         self,

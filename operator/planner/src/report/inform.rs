@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    facts::reported::Reported,
+    facts::tracked::Reported,
     values::{Key, later},
 };
 
