@@ -93,7 +93,10 @@ pub use values::{Counts, action, resources};
 #[cfg(any(test, feature = "fixtures"))]
 pub mod internals {
     pub use crate::{
-        capacity::{Capacity, ledger::Ledger, promises::Promises},
+        capacity::{
+            Capacity,
+            promises::{Ledger, Promises},
+        },
         causes::{headroom, least_loss::Candidate, pending_pod},
         facts::evidence::Evidence,
         lifecycle::verdict::{Case, JobState, Verdict, judge},

@@ -2,10 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use super::{Capacity, node::Scope, sums::Sums, totals::own_group};
-#[cfg(any(test, feature = "fixtures"))]
-use super::{ledger::Ledger, node::Entry, questions::place, view::View};
+use super::{
+    Capacity,
+    node::Scope,
+    sums::{Sums, own_group},
+};
 use crate::values::{Name, resources::Resources};
+
+#[cfg(any(test, feature = "fixtures"))]
+use crate::capacity::node::Entry;
+#[cfg(any(test, feature = "fixtures"))]
+use crate::capacity::promises::Ledger;
+#[cfg(any(test, feature = "fixtures"))]
+use crate::capacity::questions::place;
+#[cfg(any(test, feature = "fixtures"))]
+use crate::capacity::table::View;
 
 impl Capacity {
     /// Compares the sums with the pods and nodes that they are made from.

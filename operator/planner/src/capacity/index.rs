@@ -15,9 +15,7 @@ use std::{
 
 use super::{
     admissions::Admissions,
-    columns::Columns,
-    slab::{Bits, Reach, Slab},
-    view::{Rooms, TABLES, Table, VIEWS, View},
+    table::{Bits, Columns, Reach, Rooms, Slab, TABLES, Table, VIEWS, View},
 };
 use crate::values::{
     Demand, Node, Placement,

@@ -5,52 +5,39 @@
 //! (`index`) that [`Capacity::settle`] brings up to date. `plainly` states the same rules over the nodes as they are, and
 //! tests hold the index against it (`check`).
 
-mod account;
 mod admissions;
-mod borders;
 mod check;
-mod columns;
-mod groups;
 mod index;
-mod labels;
-pub mod ledger;
-mod named;
 mod node;
 mod nodes;
-mod own;
 mod pending;
 #[cfg(any(test, feature = "fixtures"))]
 mod plainly;
 pub mod promises;
 mod questions;
-mod reach;
-mod slab;
 mod state;
 mod sums;
+mod table;
 #[cfg(test)]
 mod tests;
-mod totals;
-mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use borders::Borders;
-use index::{Places, Placing, Whose};
-use labels::Labels;
-use ledger::Ledger;
-use node::{Entry, Occupant};
-use state::NodeState;
-use totals::Totals;
-
 use crate::values::{Demand, Key, Name, Node, Settings, resources::Resources};
+use admissions::Labels;
+use index::{Places, Placing, Whose};
+use node::{Entry, Occupant};
+use promises::Ledger;
+use state::NodeState;
+use sums::{Borders, Totals};
 
-pub use account::Account;
-pub(crate) use account::{compute, without_compute};
 pub(crate) use index::{Ask, Rows};
+pub use node::Account;
+pub(crate) use node::{compute, without_compute};
+pub(crate) use nodes::Group;
 pub(crate) use questions::{Size, Traits};
-pub(crate) use reach::Group;
 pub(crate) use state::Closed;
 
 /// What is on a node.

@@ -6,7 +6,7 @@
 //! thing that fails. It looks at capacity after taints and node affinity, and before volumes, other pods and topology. So
 //! where it names no lack of capacity for any node, every node that the pod may go to has enough.
 
-use super::{Capacity, index::Whose, node::Occupant, view::View};
+use super::{Capacity, index::Whose, node::Occupant, table::View};
 use crate::values::{Demand, Key, Placement, Pod, resources::Resources};
 
 /// True if a pending ordinary pod holds capacity.

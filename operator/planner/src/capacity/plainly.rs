@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Capacity, groups,
-    ledger::Ledger,
+    Capacity,
     node::Entry,
+    promises::Ledger,
     questions::{self, OF_PART, WHERE, not_placed, place},
-    sums::Sums,
-    view::View,
+    sums::{self, Sums},
+    table::View,
 };
 use crate::values::{Demand, Name, Node, Placement, Settings, Shortage, Taint, resources::Resources};
 
@@ -84,7 +84,7 @@ impl Capacity {
         let mut groups: BTreeMap<Vec<Taint>, Vec<(&Name, &Entry)>> = BTreeMap::new();
         for (name, entry) in self.nodes.iter().filter(|(_, entry)| entry.is_eligible()) {
             if let Some(node) = &entry.node {
-                groups.entry(groups::taints(node)).or_default().push((name, entry));
+                groups.entry(sums::taints(node)).or_default().push((name, entry));
             }
         }
         let reached = |per_pod: &Resources, placement: &Placement| -> BTreeSet<&Vec<Taint>> {

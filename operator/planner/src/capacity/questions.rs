@@ -5,10 +5,10 @@ use scavenger_vocabulary::number_of;
 use super::{
     Capacity,
     index::{Ask, Rows},
-    ledger::Ledger,
-    own,
+    promises::Ledger,
+    state,
     sums::{Own, Sums},
-    view::View,
+    table::View,
 };
 use crate::values::{
     Demand, Name, Node, Settings, Shortage,
@@ -265,7 +265,7 @@ pub(super) fn exceeds_all(
         message: format!(
             "asks for {} in all, but ScavengerJobs may fill {nodes} only up to {} of {}",
             Amount(resource, total.get(resource)),
-            own::share(settings.highest_thresholds(), &limit, eligible, resource),
+            state::share(settings.highest_thresholds(), &limit, eligible, resource),
             Amount(resource, eligible.get(resource)),
         ),
         left: limit.get(resource),
@@ -289,7 +289,7 @@ pub(super) fn exceeds_left(
             "needs {}, but only {} are left below the threshold of {}{nodes}",
             Amount(resource, total.get(resource)),
             Amount(resource, free.get(resource).max(0)),
-            own::share(
+            state::share(
                 &settings.start_thresholds,
                 &limits.limit(settings, allocatable),
                 allocatable,

@@ -1,6 +1,6 @@
 //! Names of resources: only those that a node has cost something.
 
-use super::{view::View, *};
+use super::{table::View, *};
 use crate::{
     fixtures::{node, pod, settings, sj},
     values::{Expression, NodeTerm, Operator, Placement, Pod},

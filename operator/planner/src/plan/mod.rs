@@ -21,8 +21,7 @@ use crate::{
     },
     capacity::{
         Capacity,
-        ledger::Ledger,
-        promises::{self, Promises},
+        promises::{self, Ledger, Promises},
     },
     causes::{
         Causes, drain,

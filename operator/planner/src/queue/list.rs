@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::Queue;
 use crate::{
-    capacity::{Capacity, ledger::Ledger},
+    capacity::{Capacity, promises::Ledger},
     values::{Demand, Key},
 };
 
