@@ -25,9 +25,7 @@ mod breaker;
 mod dry_run;
 mod histogram;
 mod pods;
-mod remembered;
 mod report;
-mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -471,5 +469,13 @@ impl NodeUse {
         limit.memory_bytes = limit.memory_bytes.min(whole.memory_bytes - reserve);
         let most_pods = i64::from(rules.most_pods_per_node);
         Account { expected, spares, limit, most, most_pods, open: knowledge != Knowledge::Unmeasured }
+    }
+}
+
+impl NodeUse {
+    /// Millicores that the node's kubelet keeps for single pods. What these use is in what the node uses, too; how much of it
+    /// that is nobody knows, so what is free is rather too little than too much.
+    fn kept_cores(&self, node: &Node, rules: &UsageRules, now: Timestamp) -> i64 {
+        if rules.keeps_cores(node) { self.ordinary.kept_for(&node.name, rules.window, now) } else { 0 }
     }
 }

@@ -1,11 +1,20 @@
-//! How the nodes that are counted by use stand, for the pool's status and the metrics.
+//! What is told of the use of nodes: to people, by the pool's status and the metrics, and to the planner after this one.
+//!
+//! # What a planner hands on to the one after it
+//!
+//! That is what nodes use, where the breaker is open, and which namespaces are counted by requests
+//! ([`crate::backoff::namespaces`]).
+//!
+//! Of a node's samples the predicted peak and their weight are kept. The next planner begins as if all of them had been at
+//! the peak: it expects no less than the one before it did, and forgets it as fast. A node counts as known for as long as
+//! before if the gap between the last sample of the one and the first of the other is short.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
-use super::{DryRun, Knowledge, NodeUse};
+use super::{DryRun, Knowledge, Measured, NodeUse};
 use crate::{
     capacity::{Capacity, compute},
-    values::{Name, Settings, resources::Resources},
+    values::{Harm, Name, RememberedNode, RememberedUse, Settings, UsageRules, resources::Resources},
 };
 
 impl NodeUse {
@@ -68,4 +77,62 @@ pub struct UsageReport<'a> {
     pub held: Resources,
     /// What would have happened, if it is only calculated.
     pub dry_run: Option<DryRun>,
+}
+
+impl Measured {
+    fn remember(&self, rules: &UsageRules) -> Option<RememberedNode> {
+        let time = self.last?.time;
+        Some(RememberedNode {
+            time,
+            known: self.known,
+            cpu_milli: self.cpu.percentile(rules.percentile),
+            memory_bytes: self.memory.percentile(rules.percentile),
+            weight: self.cpu.weight(time),
+        })
+    }
+
+    /// What another planner knew counts as if it had been seen here.
+    fn recall(&mut self, node: &RememberedNode, rules: &UsageRules) {
+        // A peak is the end of a bucket, and rounding must not move it to the next one.
+        let within = |peak: i64| (peak - 1).max(0);
+        let weight = if node.weight.is_finite() { node.weight.max(0.0) } else { 0.0 };
+        self.cpu.add_weighted(within(node.cpu_milli), weight, node.time, rules.half_life);
+        self.memory.add_weighted(within(node.memory_bytes), weight, node.time, rules.half_life);
+        self.known = node.known.max(SignedDuration::ZERO);
+        self.before = Some(node.time);
+    }
+}
+
+impl NodeUse {
+    /// What is known, for the planner after this one; none if nothing is counted by use.
+    pub(crate) fn remember(&self, rules: &UsageRules) -> RememberedUse {
+        let known = self.nodes.iter();
+        let known = known.filter_map(|(name, node)| Some((name.clone(), node.remember(rules)?)));
+        let mut nodes = self.remembered.clone();
+        nodes.extend(known);
+        let harmed = self.breaker.open();
+        let harmed =
+            harmed.map(|(name, until, why)| (name.clone(), Harm { until, why: why.to_owned() })).collect();
+        RememberedUse { nodes, harmed, ..RememberedUse::default() }
+    }
+
+    /// Takes over what the planner before this one knew. What this one knows itself already is not touched.
+    pub(crate) fn recall(&mut self, remembered: RememberedUse, now: Timestamp) {
+        let RememberedUse { nodes, harmed, .. } = remembered;
+        // A time in the future is of a clock that was set back since.
+        let nodes = nodes.into_iter().filter(|(_, node)| node.time <= now);
+        self.remembered = nodes.collect();
+        self.dirty.extend(self.breaker.recall(harmed, now));
+    }
+
+    /// What was measured of a node, by the planner before this one, too.
+    pub(super) fn measured(&mut self, name: &Name, rules: &UsageRules, now: Timestamp) -> &mut Measured {
+        let measured = self.nodes.entry(name.clone()).or_insert_with(|| Measured::new(rules.half_life, now));
+        if measured.last.is_none()
+            && let Some(node) = self.remembered.remove(name)
+        {
+            measured.recall(&node, rules);
+        }
+        measured
+    }
 }

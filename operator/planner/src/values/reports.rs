@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Key, Name, resources::Share};
+use super::{Key, Name, Node, resources::Share};
 
 pub use scavenger_vocabulary::Accounting;
 pub use scavenger_vocabulary::{Supervision, supervisor::Stop};
@@ -243,4 +243,21 @@ pub struct Figures {
     pub mean: i64,
     /// The most that was measured.
     pub peak: i64,
+}
+
+fn has_all(node: &Node, labels: &BTreeMap<Name, Name>) -> bool {
+    labels.iter().all(|(key, value)| node.labels.get(key) == Some(value))
+}
+
+impl UsageRules {
+    /// True if the node is counted by use, as far as its labels have a say.
+    #[must_use]
+    pub fn select(&self, node: &Node) -> bool {
+        has_all(node, &self.node_selector)
+    }
+
+    /// True if the node's kubelet keeps whole cores for Guaranteed pods.
+    pub(crate) fn keeps_cores(&self, node: &Node) -> bool {
+        !self.static_cpu_selector.is_empty() && has_all(node, &self.static_cpu_selector)
+    }
 }
