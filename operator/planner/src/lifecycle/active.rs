@@ -6,8 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     interruption,
-    known::Known,
-    next::{Next, Transition},
+    known::{Known, Next, Transition},
     starting,
     verdict::{self, Case, JobState, Verdict},
 };

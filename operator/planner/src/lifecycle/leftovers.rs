@@ -3,7 +3,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{known::Known, next::Next};
+use super::known::{Known, Next};
 use crate::{
     facts::tracked::NoJob,
     values::{Key, Name, Pod, Waiting, WaitingReason, action::Task, later},

@@ -1,19 +1,17 @@
 //! The life of one ScavengerJob: what is to be done about it next, given what is known of it alone. Capacity and order are
 //! decided elsewhere ([`crate::queue`]); what this returns says only whether it may be started.
+//!
+//! The end of a ScavengerJob that is deleted: its Jobs go, and once no pod of it is left its finalizer.
 
 pub(crate) mod active;
-pub(crate) mod deletion;
-pub(crate) mod hardware;
+pub(crate) mod attempt;
 pub(crate) mod interruption;
 pub(crate) mod known;
 pub(crate) mod leftovers;
 pub mod loss;
-pub(crate) mod lost_work;
-pub(crate) mod next;
 pub(crate) mod out_of_memory;
 pub(crate) mod priority;
 pub(crate) mod starting;
-pub(crate) mod supervision;
 pub(crate) mod transition;
 pub(crate) mod verdict;
 pub(crate) mod waiting;
@@ -25,8 +23,7 @@ use crate::values::{
     action::{Failure, Task},
     earlier, later,
 };
-use known::Known;
-use next::{Next, Transition};
+use known::{Known, Next, Transition};
 
 /// When a Job is read again that no watch has shown since it was made. Watches are behind by much less, unless they are
 /// stuck; and if the Job was deleted while a watch listed everything again, none will ever show it.
@@ -41,10 +38,10 @@ pub fn next(known: &Known<'_>) -> Next {
 fn next_step(known: &Known<'_>) -> Next {
     let status = &known.sj.status;
     if known.sj.deleting {
-        return deletion::next(known);
+        return next_of_deleted(known);
     }
     if !status.phase.is_active()
-        && let Some(next) = lost_work::next(known)
+        && let Some(next) = attempt::next_measured(known)
     {
         return next;
     }
@@ -126,4 +123,50 @@ fn useless_job<'a>(known: &Known<'a>) -> Option<&'a Job> {
     known.jobs.values().map(|job| &**job).find(|job| {
         !job.deleting && !job.is_over() && kept.is_none_or(|attempt| attempt.number != job.attempt)
     })
+}
+
+/// How long a deletion may wait for pods before somebody is told: the garbage collector needs a moment to delete the
+/// pods of a Job that is gone.
+const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
+
+/// How often it is looked again at pods that hold something up: their node can be lost without any of them changing.
+const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
+
+/// What is next for a ScavengerJob that is being deleted.
+#[must_use]
+fn next_of_deleted(known: &Known<'_>) -> Next {
+    let pods_left = known.first_pod_left().is_some();
+    // A Job that is over and has no pods left goes with its owner: the garbage collector deletes it.
+    let mut holding = known.jobs.values().filter(|job| pods_left || !job.is_over());
+    if let Some(job) = holding.clone().find(|job| !job.deleting) {
+        return Next::Do(Task::delete(job));
+    }
+    if let Some(next) = leftovers::next_of_orphans(known) {
+        return next;
+    }
+    if pods_left || holding.next().is_some() {
+        return explain_deletion(known);
+    }
+    if let Some(until) = leftovers::pods_may_come_until(known) {
+        return Next::Wait(Some(until));
+    }
+    if known.sj.has_finalizer {
+        return Next::Do(Task::RemoveFinalizer { last: transition::uncounted(known).map(Box::new) });
+    }
+    Next::Wait(None)
+}
+
+/// A pod on a node that does not answer can hold a deletion forever. The message says which.
+fn explain_deletion(known: &Known<'_>) -> Next {
+    let Some(message) = leftovers::holds_deletion(known) else {
+        return Next::Wait(Some(later(known.now, LOOK_AGAIN)));
+    };
+    if known.sj.status.message == message {
+        return Next::Wait(Some(later(known.now, LOOK_AGAIN)));
+    }
+    let until = later(known.memory.deleting_since.unwrap_or(known.now), PATIENCE);
+    if known.now < until {
+        return Next::Wait(Some(until));
+    }
+    Next::Inform(Transition::ExplainDeletion(message), Some(later(known.now, LOOK_AGAIN)))
 }

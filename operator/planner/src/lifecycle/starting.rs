@@ -5,8 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    known::Known,
-    next::{Next, Transition},
+    known::{Known, Next, Transition},
     verdict,
 };
 use crate::{

@@ -3,14 +3,12 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::{
-    hardware, interruption,
-    known::Known,
+    attempt, interruption,
+    known::{Known, Transition},
     leftovers,
     loss::{self, Work},
-    lost_work,
-    next::Transition,
     out_of_memory::{self, Kills},
-    priority, supervision, verdict,
+    priority, verdict,
 };
 use crate::{
     backoff,
@@ -52,7 +50,7 @@ pub fn apply(known: &Known<'_>, transition: Transition) -> Task {
     write(known.sj, status, ended, event)
 }
 
-/// The write that says why a ScavengerJob waits: [`crate::lifecycle::next::Next::Held`], once [`crate::report::inform`] finds it due.
+/// The write that says why a ScavengerJob waits: [`crate::lifecycle::known::Next::Held`], once [`crate::report::inform`] finds it due.
 #[must_use]
 pub fn hold(sj: &ScavengerJob, waiting: Waiting, now: Timestamp) -> Task {
     let mut status = sj.status.clone();
@@ -99,7 +97,7 @@ fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
     };
     status.refused_since =
         status.refused_since.filter(|_| status.attempt.as_deref().is_some_and(is_in_a_row));
-    status.supervised = supervision::of_start(known).map(|new| {
+    status.supervised = attempt::supervision(known).map(|new| {
         let before = status.supervised.take().filter(|before| before.why == new.why);
         // Since when it has its status, as with any condition.
         Supervised { since: before.map_or(new.since, |before| before.since), ..new }
@@ -141,7 +139,7 @@ fn run(known: &Known<'_>, status: &mut ScavengerJobStatus, attempt: &Attempt, jo
     let attempt = Attempt {
         job_uid: Some(job_uid),
         start_time: Some(known.now),
-        nodes: hardware::of_attempt(known, attempt),
+        nodes: attempt::hardware(known, attempt),
         ..attempt.clone()
     };
     status.attempt = Some(Box::new(attempt));
@@ -366,12 +364,12 @@ fn ended(
     };
     let mut attempt = attempt;
     if attempt.nodes.is_empty() && ran {
-        attempt.nodes = hardware::of_attempt(known, &attempt);
+        attempt.nodes = attempt::hardware(known, &attempt);
     }
     if attempt.supervised && ending.outcome == Outcome::Interrupted {
         attempt.measured.expected = Some(loss::expected(known.sj, end));
     }
-    let found = lost_work::of_ended(known, &attempt);
+    let found = attempt::work_of_ended(known, &attempt);
     status.attempt = Some(Box::new(attempt.clone()));
     if let Some((measured, saves)) = found {
         attempt.measured = measured;
@@ -387,7 +385,7 @@ pub fn uncounted(known: &Known<'_>) -> Option<ScavengerJob> {
     let attempt = known.sj.status.attempt.as_deref().filter(|attempt| !Work::is_settled(attempt))?;
     let mut sj = known.sj.clone();
     if attempt.outcome.is_some() {
-        if let Some((measured, saves)) = lost_work::of_ended(known, attempt) {
+        if let Some((measured, saves)) = attempt::work_of_ended(known, attempt) {
             measure(&mut sj.status, measured, saves);
         }
     } else {

@@ -4,9 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     active,
-    known::Known,
+    known::{Known, Next, Transition},
     leftovers,
-    next::{Next, Transition},
 };
 use crate::{
     facts::volumes::ClaimHold,

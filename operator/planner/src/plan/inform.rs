@@ -6,7 +6,7 @@ use super::Planner;
 use crate::{
     backoff::Wake,
     facts::tracked::{RETELL, Telling},
-    lifecycle::{self, next::Next, transition},
+    lifecycle::{self, known::Next, transition},
     queue::Room,
     values::{
         Explanation, Key, WaitingReason,

@@ -34,7 +34,7 @@ use crate::{
     },
     lifecycle::{
         self,
-        next::{Next, Transition},
+        known::{Next, Transition},
         transition,
     },
     node_use::NodeUse,

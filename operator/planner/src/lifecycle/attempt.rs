@@ -1,25 +1,123 @@
+//! On which hardware an attempt runs: what its pods' nodes say of themselves, written down before the pods are gone.
+//!
+//! Whether an attempt runs under the supervisor.
+//!
+//! The pool names the supervisor, a ScavengerJob may refuse it, and it needs a command to be put in front of. Where it cannot
+//! be started (its image cannot be pulled, a node mounts volumes noexec) the attempt is withdrawn, and the next one starts
+//! without it, as others in its namespace do for a while (`supervisors.rs`): what the pool adds is never a user's failure.
+//!
 //! What an attempt was worth once it has ended: how much of its run time is lost, and whether its workload saved when it was
 //! told to.
 //!
 //! What the supervisors left when the workload had ended ([`EndReport`](crate::values::EndReport)) counts first, then what
 //! they reported while it ran. Without either nothing is known, and nothing is said. An attempt that is taken away is judged when its pods show it,
 //! and its workload goes on for up to its grace period; what it wrote then is added to the record by one more write
-//! ([`crate::lifecycle::next::Transition::Measure`]).
+//! ([`crate::lifecycle::known::Transition::Measure`]).
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{
-    known::Known,
-    next::{Next, Transition},
-};
+use super::known::{Known, Next, Transition};
 use crate::{
     facts::evidence::PodEnd,
-    values::{Attempt, Measured, ObservedSaves, Outcome, Rank, Stop, later},
+    values::{
+        Attempt, AttemptNode, Measured, Name, Node, ObservedSaves, Outcome, Rank, Reason, Stop, Supervised,
+        Supervision, later,
+        resources::{CPU, MEMORY, Resources},
+    },
 };
+
+/// More kinds are not told. A gang mostly has one.
+const MOST_KINDS: usize = 4;
+
+/// What tells one kind of nodes from another.
+type Kind = (BTreeMap<Name, Name>, Resources);
+
+/// The nodes of an attempt's pods, one of each kind; empty if none has a node. A node that is not seen has no resources.
+#[must_use]
+pub(crate) fn hardware(known: &Known<'_>, attempt: &Attempt) -> Vec<AttemptNode> {
+    let mut kinds: BTreeMap<Kind, (Name, u32)> = BTreeMap::new();
+    let pods = known
+        .pods
+        .values()
+        .filter(|pod| pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number));
+    for name in pods.filter_map(|pod| pod.node.as_ref()) {
+        let kind = known.capacity.node(name).map(|room| kind_of(room.node)).unwrap_or_default();
+        let (first, pods) = kinds.entry(kind).or_insert_with(|| (Arc::clone(name), 0));
+        *pods += 1;
+        if name < first {
+            *first = Arc::clone(name);
+        }
+    }
+    kinds
+        .into_iter()
+        .take(MOST_KINDS)
+        .map(|((labels, allocatable), (name, pod_count))| AttemptNode {
+            requested: known.capacity.node(&name).map(|room| of_hardware(room.used)).unwrap_or_default(),
+            name,
+            pod_count,
+            labels,
+            allocatable,
+        })
+        .collect()
+}
+
+fn kind_of(node: &Node) -> Kind {
+    let labels = node.labels.iter().filter(|(label, _)| scavenger_vocabulary::hardware::is_told_by(label));
+    let labels = labels.map(|(label, value)| (Arc::clone(label), Arc::clone(value))).collect();
+    (labels, of_hardware(&node.allocatable))
+}
+
+/// CPU, memory and devices of `all`.
+fn of_hardware(all: &Resources) -> Resources {
+    // Devices have names with a domain; scratch space, huge pages and places for pods tell nothing of the hardware.
+    let tells = |name: &str| name == CPU || name == MEMORY || name.contains('/');
+    let other = all.other.iter().filter(|(name, amount)| tells(name) && **amount > 0);
+    let other = other.map(|(name, amount)| (Arc::clone(name), *amount)).collect();
+    Resources { cpu_milli: all.cpu_milli, memory_bytes: all.memory_bytes, pods: 0, other }
+}
+
+/// Whether an attempt that is decided on now runs under the supervisor, and why; none where nobody asks.
+#[must_use]
+pub(crate) fn supervision(known: &Known<'_>) -> Option<Supervised> {
+    let pool = known.settings.ok()?.supervisor.as_ref();
+    let wish = known.sj.spec.as_ref().ok()?.supervision;
+    let because = |why: Supervision, message: String| Some(Supervised { why, message, since: known.now });
+    let Some(pool) = pool else {
+        let message = "the ScavengerPool names no supervisor (spec.supervisor)".to_owned();
+        return (wish.enabled == Some(true)).then(|| because(Supervision::NotInPool, message)).flatten();
+    };
+    match wish.enabled {
+        Some(false) => {
+            return because(Supervision::SwitchedOff, "spec.supervisor.enabled is false".to_owned());
+        }
+        None if !pool.by_default => {
+            let message = "spec.supervisor.default of the ScavengerPool is Off; set spec.supervisor.enabled";
+            return because(Supervision::SwitchedOff, message.to_owned());
+        }
+        _ => {}
+    }
+    if !wish.has_command {
+        let message = "the supervisor needs spec.command, since it cannot know the image's ENTRYPOINT";
+        return because(Supervision::NoCommand, message.to_owned());
+    }
+    let last = known.sj.status.attempt.as_ref();
+    if let Some(failed) = last.filter(|attempt| attempt.reason == Some(Reason::SupervisorNotStarted)) {
+        return because(Supervision::NotStarted, failed.message.clone().unwrap_or_default());
+    }
+    if let Some(message) = known.supervisor_hold {
+        return because(Supervision::NotStarted, message.to_owned());
+    }
+    because(Supervision::Supervised, String::new())
+}
 
 /// What is known now of the work of an attempt that has ended, and what it showed about SIGTERM; none while a pod that
 /// counts may still report, or if nothing can be known.
-pub(crate) fn of_ended(known: &Known<'_>, attempt: &Attempt) -> Option<(Measured, Option<ObservedSaves>)> {
+pub(crate) fn work_of_ended(
+    known: &Known<'_>,
+    attempt: &Attempt,
+) -> Option<(Measured, Option<ObservedSaves>)> {
     let (start, end) = (attempt.start_time?, attempt.end_time?);
     let spec = known.sj.spec.as_ref().ok()?;
     if !attempt.supervised || attempt.outcome.is_none_or(|outcome| outcome == Outcome::Withdrawn) {
@@ -50,12 +148,12 @@ pub(crate) fn of_ended(known: &Known<'_>, attempt: &Attempt) -> Option<(Measured
 }
 
 /// What is to be added to the record of the last attempt, whose pods have ended since it was made.
-pub(crate) fn next(known: &Known<'_>) -> Option<Next> {
+pub(crate) fn next_measured(known: &Known<'_>) -> Option<Next> {
     let attempt = known.sj.status.attempt.as_ref()?;
     if attempt.measured.says_something() {
         return None;
     }
-    let (measured, saves) = of_ended(known, attempt)?;
+    let (measured, saves) = work_of_ended(known, attempt)?;
     measured.says_something().then_some(Next::Change(Transition::Measure(measured, saves)))
 }
 
