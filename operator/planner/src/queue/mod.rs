@@ -20,14 +20,10 @@
 //! kept up by `places`, so a walk costs a few comparisons for each different demand that may fit below the threshold
 //! ([`fronts`]), however many ScavengerJobs and nodes there are.
 
-mod fronts;
-mod held;
+mod lines;
 mod list;
-mod loans;
-mod never;
 mod rank;
 mod reservation;
-mod waiting;
 mod walk;
 
 use std::{
@@ -37,17 +33,16 @@ use std::{
 
 use jiff::Timestamp;
 
-use crate::backoff::holds::Holds;
 use crate::{
+    backoff::holds::Holds,
     capacity::{Capacity, Traits, promises::Promises},
     values::{Demand, Key, ScavengerJob, Settings},
 };
-use fronts::{Age, Fronts};
-use rank::{Lane, Rank};
+use rank::{Age, Fronts, Lane, Rank};
 
 pub use list::QueueEntry;
-pub(crate) use loans::Loan;
 pub use rank::Starting;
+pub(crate) use reservation::Loan;
 pub use walk::Started;
 
 /// The ScavengerJobs that may start, in lines of equal demand.

@@ -21,18 +21,44 @@
 //! so it outlives a restart. Slurm and Maui keep room for the head of the queue in the same way (EASY backfill); there
 //! users promise when their jobs end. Here nobody does, so what is reserved is only lent, to those that can be interrupted
 //! again ([`super::loans`]).
+//!
+//! Loans: capacity that lies idle because it is reserved is lent, and taken back when it is needed.
+//!
+//! A standing reservation ([`super::reservation`]) can keep most of a pool idle: a gang of 20 nodes waits for the last one,
+//! and the other 19 are empty. So what is reserved is lent to a ScavengerJob that the reservation binds and that would fit
+//! now, if an interruption costs it little ([`super::rank::may_borrow`]). Nothing else is different for it: what it holds counts as used
+//! for the threshold, for headroom and for ordinary pods. That its start is lent stands in the status of its attempt, so it
+//! outlives a restart.
+//!
+//! What is lent counts as free for those that come before the borrower:
+//!
+//! - Where a reservation is touched is decided as if no borrower were there.
+//! - The holder of a reservation, and a ScavengerJob that comes before all holders, starts as soon as it would fit if what
+//!   is lent to those behind it were free. Until that is free its nodes are kept for it alone ([`Claim`]). This is done for
+//!   one ScavengerJob after the other, and nobody who becomes ready meanwhile comes before it.
+//! - Of the borrowers those go that lose least, and no more than it takes. They go before anybody else would: nobody is
+//!   interrupted for a waiting ScavengerJob unless by the end of a loan.
+//!
+//! So the holder starts when it would have started without lending, or later by the grace period of the borrowers, and so
+//! does each that comes before it. The grace period of a borrower is limited for that reason. What hangs while it is
+//! terminating counts as used, as everywhere. The last start slot is not used for a loan.
+//!
+//! A loan is over once no reservation binds the borrower: then it has what it would have got without lending, and keeps it.
+//! The end of a loan costs no rank in the queue and brings none.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::Timestamp;
 
 use super::{
     Queue, Room,
-    fronts::Age,
-    loans::{Claim, Lent},
-    rank::{Lane, Rank, binds},
+    rank::{Age, Lane, Rank, binds},
 };
-use crate::{capacity::Ask, values::Key};
+use crate::{
+    capacity::{Ask, Capacity, Rows},
+    lifecycle::loss::Loss,
+    values::{Key, Name, ScavengerJob, resources::Resources},
+};
 
 /// A standing reservation.
 #[derive(Debug)]
@@ -113,4 +139,218 @@ pub(super) fn touched(
         }
     }
     None
+}
+
+/// A ScavengerJob that holds capacity that is reserved for another.
+#[derive(Debug)]
+pub struct Loan {
+    sj: Key,
+    /// The one that it started with.
+    rank: Rank,
+    loss: Loss,
+    /// What its pods hold, or are promised, and where.
+    held: Vec<(Option<Name>, Resources)>,
+    /// True if it gives its capacity back already.
+    is_terminating: bool,
+}
+
+impl Loan {
+    /// What this ScavengerJob holds, and what it would lose.
+    pub(crate) fn of(
+        sj: &ScavengerJob,
+        loss: Loss,
+        held: Vec<(Option<Name>, Resources)>,
+        is_terminating: bool,
+    ) -> Self {
+        Self { sj: sj.key.clone(), rank: Rank::of(sj), loss, held, is_terminating }
+    }
+}
+
+/// What is lent now, as far as a reservation binds the borrowers.
+#[derive(Debug, Default)]
+pub(super) struct Lent<'a> {
+    loans: Vec<Counted<'a>>,
+    /// What would become free on nodes of the pool, and below the threshold.
+    pub(super) rows: Rows,
+    total: Vec<i64>,
+}
+
+#[derive(Debug)]
+struct Counted<'a> {
+    loan: &'a Loan,
+    rows: Rows,
+    total: Vec<i64>,
+}
+
+/// What is taken back for a ScavengerJob.
+#[derive(Debug, Clone)]
+pub(super) struct Return {
+    /// Nodes for its pods, and how many on each.
+    pub(super) nodes: Vec<(usize, u32)>,
+    /// The borrowers that have to go, those that lose least first.
+    pub(super) from: Vec<Key>,
+    /// What becomes free on nodes of the pool, and below the threshold.
+    rows: Rows,
+    total: Vec<i64>,
+}
+
+/// The claim of a ScavengerJob to what is being given back for it.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) lane: Lane,
+    pub(super) sj: Key,
+    pub(super) back: Return,
+}
+
+impl Claim {
+    /// True if a start now would leave less than is claimed. `free` is what is left below the threshold.
+    pub(super) fn is_touched_by(&self, ask: Ask, free: &[i64], capacity: &Capacity) -> bool {
+        let mut with_back = free.to_vec();
+        add(&mut with_back, &self.back.total);
+        capacity.takes_from(ask, &[self.lane.ask], &with_back)
+            || capacity.takes_from_nodes(ask, self.lane.ask, &self.back.nodes, &self.back.rows)
+    }
+}
+
+impl<'a> Lent<'a> {
+    /// Of the loans those that are lent still. `binds` says whether a reservation binds a rank; none if nothing is reserved.
+    pub(super) fn new(loans: &'a [Loan], binds: Option<impl Fn(&Rank) -> bool>, capacity: &Capacity) -> Self {
+        let mut lent = Self::default();
+        let is_lent =
+            |loan: &&Loan| binds.as_ref().is_some_and(|binds| binds(&loan.rank) || loan.is_terminating);
+        for loan in loans.iter().filter(is_lent) {
+            let counted = Counted::new(loan, capacity);
+            add(&mut lent.total, &counted.total);
+            for (slot, row) in &counted.rows {
+                add(lent.rows.entry(*slot).or_default(), row);
+            }
+            lent.loans.push(counted);
+        }
+        lent
+    }
+
+    /// What would be free if all of it were.
+    pub(super) fn free(&self, free: &[i64]) -> Vec<i64> {
+        let mut all = free.to_vec();
+        add(&mut all, &self.total);
+        all
+    }
+
+    /// What has to be given back so that a demand fits; none if that would not help it. `free` is what is left below the
+    /// threshold.
+    pub(super) fn give_back(
+        &self,
+        ask: Ask,
+        rank: &Rank,
+        is_holder: bool,
+        free: &[i64],
+        capacity: &mut Capacity,
+    ) -> Option<Return> {
+        let comes_before = |loan: &Loan| match is_holder {
+            true => binds(rank, &loan.rank),
+            false => loan.rank.turn > rank.turn,
+        };
+        let counts = |one: &&Counted<'_>| one.loan.is_terminating || comes_before(one.loan);
+        let mut loans: Vec<&Counted<'_>> = self.loans.iter().filter(counts).collect();
+        let mut total = Vec::new();
+        let mut rows = Rows::new();
+        for one in &loans {
+            add(&mut total, &one.total);
+            for (slot, row) in &one.rows {
+                add(rows.entry(*slot).or_default(), row);
+            }
+        }
+        let is_within = |capacity: &Capacity, total: &[i64]| {
+            let mut all = free.to_vec();
+            add(&mut all, total);
+            capacity.is_within(ask, &all)
+        };
+        if loans.is_empty() || !is_within(capacity, &total) {
+            return None;
+        }
+        let wanted = u64::from(capacity.demand(ask).units().1);
+        let mut pods = more_units(ask, &rows, capacity);
+        let now = capacity.units_now(ask);
+        if now + pods < wanted {
+            return None;
+        }
+        loans.sort_by(|a, b| b.loan.loss.cmp(&a.loan.loss));
+        let mut from = Vec::new();
+        for one in loans.into_iter().filter(|one| !one.loan.is_terminating) {
+            // What would be left to be given back if this one stayed.
+            let mut without = total.clone();
+            subtract(&mut without, &one.total);
+            let touched = |rows: &Rows| -> Rows {
+                one.rows.keys().filter_map(|slot| Some((*slot, rows.get(slot)?.clone()))).collect()
+            };
+            let before = touched(&rows);
+            let mut after = before.clone();
+            for (slot, row) in &one.rows {
+                subtract(after.entry(*slot).or_default(), row);
+            }
+            let left = pods - more_units(ask, &before, capacity) + more_units(ask, &after, capacity);
+            if is_within(capacity, &without) && now + left >= wanted {
+                (total, pods) = (without, left);
+                rows.extend(after);
+            } else {
+                from.push(one.loan.sj.clone());
+            }
+        }
+        from.reverse();
+        rows.retain(|_, row| row.iter().any(|amount| *amount > 0));
+        Some(Return { nodes: nodes_for(ask, &rows, capacity), from, rows, total })
+    }
+}
+
+/// How many more pods of a demand would find a node with this.
+fn more_units(ask: Ask, rows: &Rows, capacity: &Capacity) -> u64 {
+    let pods = |(slot, row): (&usize, &Vec<i64>)| {
+        u64::from(
+            capacity.units_on(ask, *slot, Some(row)).saturating_sub(capacity.units_on(ask, *slot, None)),
+        )
+    };
+    rows.iter().map(pods).sum()
+}
+
+/// Nodes for the pods of a demand: first those where something is given back.
+fn nodes_for(ask: Ask, rows: &Rows, capacity: &Capacity) -> Vec<(usize, u32)> {
+    let mut left = capacity.demand(ask).units().1;
+    let mut nodes: BTreeMap<usize, u32> = BTreeMap::new();
+    for (slot, row) in rows {
+        let pods = capacity.units_on(ask, *slot, Some(row)).min(left);
+        if pods > 0 {
+            nodes.insert(*slot, pods);
+            left -= pods;
+        }
+    }
+    for slot in capacity.slots_to_take(ask) {
+        if left > 0 && !rows.contains_key(&slot) {
+            *nodes.entry(slot).or_default() += 1;
+            left -= 1;
+        }
+    }
+    nodes.into_iter().collect()
+}
+
+impl<'a> Counted<'a> {
+    fn new(loan: &'a Loan, capacity: &Capacity) -> Self {
+        let mut counted = Self { loan, rows: Rows::new(), total: Vec::new() };
+        for (node, amount) in &loan.held {
+            let row = node.as_ref().and_then(|node| capacity.row_on(node, amount));
+            if let Some((slot, row, of_parts)) = row {
+                add(&mut counted.total, &of_parts);
+                add(counted.rows.entry(slot).or_default(), &row);
+            }
+        }
+        counted
+    }
+}
+
+fn add(sum: &mut Vec<i64>, row: &[i64]) {
+    sum.resize(sum.len().max(row.len()), 0);
+    sum.iter_mut().zip(row).for_each(|(sum, amount)| *sum = sum.saturating_add(*amount));
+}
+
+fn subtract(sum: &mut [i64], row: &[i64]) {
+    sum.iter_mut().zip(row).for_each(|(sum, amount)| *sum = sum.saturating_sub(*amount));
 }

@@ -6,9 +6,8 @@ use jiff::Timestamp;
 
 use super::{
     Line, Obstacle, Queue, Room,
-    loans::{Claim, Lent, Loan, Return},
     rank::{Lane, Rank, Starting, Turn},
-    reservation::{Kept, touched},
+    reservation::{Claim, Kept, Lent, Loan, Return, touched},
 };
 use crate::{
     capacity::Ask,
