@@ -39,13 +39,14 @@ use crate::{
     },
     node_use::NodeUse,
     queue::Queue,
-    report::{Report, inform::Informing},
+    report::Report,
     values::{
         CheckpointRequest, Key, Name, Phase, Reason, Settings,
         action::{Action, Ordered, Task},
         earlier,
     },
 };
+use inform::Informing;
 
 /// What is to be done now.
 #[derive(Debug, Default)]

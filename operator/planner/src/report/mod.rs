@@ -1,8 +1,6 @@
 //! What people and programs may know of the planner: what a plan did, and how the pool stands. The pool's status,
 //! `explain`, the metrics and `plan` read these values and reach no further.
 
-pub(crate) mod inform;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
