@@ -7,64 +7,67 @@
 //! | question | file | function |
 //! |---|---|---|
 //! | What is next for a ScavengerJob? | `lifecycle/mod.rs` | `next` |
-//! | What does it wait for, apart from capacity? | `lifecycle/waiting.rs` | `next` |
-//! | Why does this one wait in the queue? | `queue/waiting.rs` | `Queue::waiting` |
-//! | Who starts next? | `queue/walk.rs` | `Queue::walk` |
-//! | In which order does the queue stand? | `queue/list.rs` | `Queue::in_order` |
-//! | Which namespaces and claims are held, and who probes there? | `queue/held.rs` | `Queue::settle_holds` |
-//! | To whom is lent what is kept, and who gives it back? | `queue/rank.rs` | `may_borrow` |
-//! | For whom is capacity kept? | `queue/reservation.rs` | `Queue::reservations` |
-//! | Which of them can never fit? | `queue/never.rs` | `Queue::decide_who_never_fits` |
-//! | Is there capacity for it? | `capacity/questions.rs` | `Capacity::fits` |
-//! | Which part of the pool can it reach? | `capacity/groups.rs` | `Capacity::set_reach` |
-//! | Which thresholds hold now? | `values/thresholds.rs` | `Settings::at` |
-//! | What are ordinary pods of a node expected to use? | `node_use/mod.rs` | `NodeUse::account` |
-//! | How is a node counted by use? | `capacity/account.rs` | `counted` |
-//! | When is a node no longer counted by use? | `node_use/breaker.rs` | `Breaker::see` |
+//! | What keeps a ScavengerJob from starting, apart from capacity? | `lifecycle/waiting.rs` | `next` |
+//! | Why does a ScavengerJob in the queue wait? | `queue/list.rs` | `Queue::waiting` |
+//! | Which ScavengerJob starts next? | `queue/walk.rs` | `Queue::walk` |
+//! | In which order do ScavengerJobs wait? | `queue/list.rs` | `Queue::in_order` |
+//! | In which namespaces are starts refused, and which ScavengerJob tries again? | `backoff/holds.rs` | `Holds::settle` |
+//! | Which ScavengerJob may use capacity that is reserved for another? | `queue/rank.rs` | `may_borrow` |
+//! | For which ScavengerJob is capacity reserved? | `queue/reservation.rs` | `Queue::reservations` |
+//! | Which ScavengerJobs can never start in this pool? | `queue/lines.rs` | `Queue::decide_who_never_fits` |
+//! | Is there capacity for a ScavengerJob? | `capacity/questions.rs` | `Capacity::fits` |
+//! | Which part of the pool can a ScavengerJob reach? | `capacity/nodes.rs` | `Capacity::set_reach` |
+//! | Does a node take ScavengerJobs, and why not? | `capacity/state.rs` | `NodeState::of` |
+//! | Which thresholds hold now? | `values/settings.rs` | `Settings::at` |
 //! | Which nodes belong to the pool? | `values/settings.rs` | `Settings::lacks` |
-//! | On which nodes does the pool keep its pods? | `values/confinement.rs` | `Confinement::to_pool` |
-//! | Which nodes of the pool must a new pod not go to now? | `capacity/borders.rs` | `Capacity::nodes_to_avoid` |
-//! | Which nodes do its volumes allow? | `facts/volumes.rs` | `Volumes::place_sj` |
-//! | When does it wait for a volume that is in use? | `facts/volumes.rs` | `Volumes::hold` |
-//! | How long does it wait after an interruption? | `backoff/mod.rs` | `after_interruption` |
+//! | What are ordinary pods of a node expected to use? | `node_use/mod.rs` | `NodeUse::account` |
+//! | How is a node counted by use? | `capacity/nodes.rs` | `Capacity::counted_on` |
+//! | When is a node no longer counted by use? | `node_use/breaker.rs` | `Breaker::see` |
+//! | On which nodes does a Job keep its pods? | `values/placement.rs` | `Confinement::to_pool` |
+//! | Which nodes must a new pod of a ScavengerJob not go to? | `capacity/nodes.rs` | `Capacity::nodes_to_avoid` |
+//! | Which nodes do the volumes of a ScavengerJob allow? | `facts/volumes.rs` | `Volumes::place_sj` |
+//! | When does a ScavengerJob wait for a volume that is in use? | `facts/volumes.rs` | `Volumes::hold` |
+//! | How long does a ScavengerJob wait after an interruption? | `backoff/mod.rs` | `after_interruption` |
+//! | When does the planner look again although nothing is seen? | `backoff/mod.rs` | `Agenda::wake_at` |
 //! | What keeps an attempt from starting, and whose fault is that? | `lifecycle/starting.rs` | `next` |
-//! | Whose fault is it that a container is not created? | `faults/creation.rs` | `fault` |
-//! | Did the workload end an attempt, or was it taken away? | `lifecycle/verdict.rs` | `judge` |
+//! | Whose fault is it that a container is not created? | `faults/kubelet.rs` | `fault` |
+//! | Did the workload end an attempt, or was the attempt taken away? | `lifecycle/verdict.rs` | `judge` |
 //! | When is a gang interrupted? | `lifecycle/verdict.rs` | `judge` |
 //! | Did a workload outgrow its limit, or had its node no memory left? | `lifecycle/out_of_memory.rs` | `judge` |
 //! | Did a deletion or an end come first? | `facts/evidence.rs` | `Evidence::note` |
-//! | Which nodes start no containers, or is it the command? | `backoff/start_failures.rs` | `StartFailures::see` |
-//! | What becomes of the status? | `lifecycle/transition.rs` | `apply` |
-//! | Who must go, and for which cause first? | `causes/mod.rs` | `Causes::by_urgency` |
-//! | Who goes when the pool is drained? | `causes/drain.rs` | `concerns` |
-//! | Who goes when a node is under pressure? | `causes/node_pressure.rs` | `order` |
-//! | Who goes when a node really uses too much memory? | `causes/short_nodes.rs` | `MeasuredMemory::relieve` |
-//! | Who goes when ordinary pods use what ScavengerJobs hold? | `causes/short_nodes.rs` | `relieve_used` |
-//! | Who goes for a pending ordinary pod? | `causes/pending_pod.rs` | `choose` |
-//! | Who goes for an ordinary pod that is to grow? | `causes/pending_resize.rs` | `choose` |
+//! | Which nodes start no containers, or is the command wrong? | `backoff/start_failures.rs` | `StartFailures::see` |
+//! | What does the status say after a step? | `lifecycle/transition.rs` | `apply` |
+//! | For which causes are ScavengerJobs interrupted, and which comes first? | `causes/mod.rs` | `Causes::by_urgency` |
+//! | Which ScavengerJobs are interrupted when the pool is drained? | `causes/drain.rs` | `concerns` |
+//! | Which are interrupted when a node reports pressure? | `causes/node_pressure.rs` | `order` |
+//! | Which are interrupted when a node uses too much, or its ordinary pods use what ScavengerJobs hold? | `causes/short_nodes.rs` | `order` |
+//! | Which are interrupted for a pending ordinary pod? | `causes/pending_pod.rs` | `choose` |
+//! | Which are interrupted for an ordinary pod that is to grow? | `causes/pending_resize.rs` | `choose` |
 //! | Which pending ordinary pods hold capacity? | `capacity/pending.rs` | `holds_capacity` |
-//! | Who goes before others need the capacity? | `causes/headroom.rs` | `choose` |
-//! | Who goes when a node leaves the pool? | `causes/left_pool.rs` | `order` |
-//! | Who loses least? | `causes/least_loss.rs` | `choose` |
+//! | Which are interrupted before ordinary pods need the capacity? | `causes/headroom.rs` | `choose` |
+//! | Which are interrupted when a node leaves the pool? | `causes/left_pool.rs` | `order` |
+//! | Which ScavengerJobs lose least together? | `causes/least_loss.rs` | `choose` |
 //! | What would an interruption throw away? | `lifecycle/loss.rs` | `Loss::of` |
-//! | Does an attempt run under the supervisor? | `lifecycle/supervision.rs` | `of_start` |
+//! | Does an attempt run under the supervisor? | `lifecycle/attempt.rs` | `supervision` |
 //! | Why was the supervisor not started? | `faults/supervisor.rs` | `not_started` |
 //! | What do supervisors report of running workloads? | `facts/live.rs` | `Live::overlay` |
-//! | What did an attempt lose, and does its workload save? | `lifecycle/lost_work.rs` | `of_ended` |
-//! | What does an attempt really use, and is that less than it requests? | `facts/usage.rs` | `AttemptUsage::advice` |
-//! | On which hardware did an attempt run? | `lifecycle/hardware.rs` | `of_attempt` |
+//! | What did an attempt lose, and does its workload save? | `lifecycle/attempt.rs` | `work_of_ended` |
+//! | What does an attempt really use, and is that less than it requests? | `facts/live.rs` | `AttemptUsage::advice` |
+//! | On which hardware did an attempt run? | `lifecycle/attempt.rs` | `hardware` |
 //! | How is an attempt interrupted? | `lifecycle/interruption.rs` | `next` |
 //! | How high is the running priority? | `lifecycle/priority.rs` | `step` |
-//! | Who makes room while no operator works? | `plan/guard.rs` | `relieve` |
+//! | What frees capacity while no operator works? | `plan/guard.rs` | `relieve` |
 //! | What does a refusal by the API server mean? | `faults/refusal.rs` | `judge` |
 //! | What becomes of a start that admission refuses? | `lifecycle/starting.rs` | `denied` |
-//! | Which action goes first while many wait? | `values/urgency.rs` | `Urgency::of` |
+//! | Which status is written first, when many only inform? | `plan/inform.rs` | `Informing::next` |
+//! | Which action is carried out first while many wait? | `values/action.rs` | `Urgency::of` |
 //!
 //! The state has owners, each with private fields: what was seen (`facts/`), capacity and what is promised to starts in
-//! flight (`capacity/`), what is looked at next and what is tried again later (`backoff/`), the queue (`queue/`), who is told
-//! why it waits (`report/inform.rs`), and what each cause of interruptions knows (`causes/`). `plan/observe.rs` brings an
-//! observation to those whose state it changes, `plan/answers.rs` an answer. docs/contributing/planner.md says which folder
-//! may know which, docs/contributing/architecture.md has the map and the invariants.
+//! flight (`capacity/`), what is looked at next and what is tried again later (`backoff/`), the queue (`queue/`), and what each
+//! cause of interruptions knows (`causes/`). `plan/` alone has the planner: `plan/observe.rs` brings an observation to those
+//! whose state it changes, `plan/answers.rs` an answer, and `plan/known.rs` gathers what the rules about one ScavengerJob may know.
+//! docs/contributing/planner.md says which folder may know which, docs/contributing/architecture.md has the map and the
+//! invariants.
 //!
 //! Work is proportional to what changed: a plan looks at ScavengerJobs about which something was seen, at timers that
 //! are due, and at the heads of the queue's lines. At most one action per ScavengerJob is under way; until its result

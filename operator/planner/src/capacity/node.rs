@@ -1,6 +1,6 @@
 //! A node and what is on it, and what of that counts.
 //!
-//! How a node is counted: by what pods request, or by what ordinary pods really use.
+//! # By what pods request, or by what ordinary pods really use
 //!
 //! A node that is counted by use has an [`Account`], which [`crate::node_use`] makes from samples. Its cpu and memory are
 //! then filled up to a limit of its own with what ordinary pods are expected to use and with what ScavengerJobs hold: their

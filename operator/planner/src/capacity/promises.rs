@@ -9,12 +9,11 @@
 //!
 //! Whatever is given back makes admission look again ([`Promises::take_freed`]).
 //!
-//! What is in flight: room that was given to a ScavengerJob whose pods the watch does not show on nodes yet.
+//! # The ledger
 //!
 //! A reservation is made when a ScavengerJob is admitted, shrinks as its pods are seen bound (or ended), and goes
-//! when the attempt has ended or was given up. So the same room is never given twice, and none is held for longer
-//! than it is promised to somebody. Where nobody knows whether a start was written, it goes after a time and is counted
-//! (`Planner::expired_reservations`).
+//! when the attempt has ended or was given up. So the same capacity is never given twice, and none is held for longer
+//! than it is promised to somebody. Where nobody knows whether a start was written, it goes after a time and is counted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

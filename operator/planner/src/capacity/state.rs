@@ -1,7 +1,9 @@
 //! How a node stands: what it counts for, whether ScavengerJobs may be added to it and why not, and up to where it may be
 //! filled. That is decided in one function, [`NodeState::of`]; everything else asks for it.
 //!
-//! Limits of single nodes, in a pool that has groups of nodes with thresholds of their own (`values::NodeGroup`).
+//! # Limits of single nodes
+//!
+//! They are in force in a pool that has groups of nodes with thresholds of their own (`values::NodeGroup`).
 //!
 //! Each node is then filled up to the threshold of its group, or the pool's if it is in none. One sum over the pool would not
 //! do: ScavengerJobs could fill some nodes to the brim on account of others that are empty and may be filled further.
@@ -56,7 +58,7 @@ pub(crate) enum Closed {
 
 impl NodeState {
     /// That of a node in a pool with these settings, which may be closed to ScavengerJobs.
-    pub(super) fn of(node: &Node, settings: Option<&Settings>, closed: Option<&Closed>) -> Self {
+    pub(crate) fn of(node: &Node, settings: Option<&Settings>, closed: Option<&Closed>) -> Self {
         let Some(settings) = settings.filter(|settings| settings.include(node)) else {
             return Self::default();
         };

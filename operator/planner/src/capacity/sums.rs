@@ -1,10 +1,9 @@
-//! Sums over nodes: what they have, what is used of it, and how far it may be filled.
+//! Sums over nodes, kept up node by node: what they have, what is used of it, and how far it may be filled. There is one for each
+//! scope: for the pool, for its nodes with the same taints, and for each group with thresholds of its own.
 //!
-//! The sums over nodes of every scope, kept up node by node: of the pool, of its nodes with the same taints, and of each group
-//! with thresholds of its own.
+//! # Nodes with the same taints
 //!
-//! Groups of nodes: those of the pool with the same taints. Thresholds hold for the pool, and for what a ScavengerJob can
-//! reach of it.
+//! Thresholds hold for the pool, and for what a ScavengerJob can reach of it.
 //!
 //! A pool with plain nodes and tainted ones (GPUs, spot instances) is not one capacity: who does not tolerate the taint
 //! has the plain nodes alone. Counted over the whole pool, ScavengerJobs would fill these to the brim while the tainted
@@ -16,7 +15,7 @@
 //! Who can reach several groups is counted over all of them: where kube-scheduler puts it is not decided here. It prefers
 //! nodes with more that is free, so it fills a group beyond the threshold only if it is told to pack.
 //!
-//! Everything is kept up change by change, as in the pool's own sums.
+//! # Borders
 //!
 //! Where pods of ScavengerJobs must not be: nodes of the pool that are closed to new pods, and nodes outside the pool.
 

@@ -1,20 +1,22 @@
-//! What supervisors report while their workloads run.
+//! What is reported and measured while workloads run.
+//!
+//! # What supervisors report
 //!
 //! A report is for one pod of the active attempt. Its checkpoint is taken to be between the start of the attempt and now, and
 //! never goes back. Of a gang the pod counts that the spec names ([`Rank`]). A report changes the
 //! expected loss of its own ScavengerJob alone, between nothing and that of a run of `interruptionAfter`: one that tells of
 //! no checkpoint changes nothing, and one that tells of an old checkpoint does not change what a newer one said.
 //!
-//! What is reported changes the planner's own view of the status ([`Tracked::sj`](crate::facts::seen::Tracked::sj)), so every rule
+//! What is reported changes the planner's own view of the status ([`Tracked::sj`](super::tracked::Tracked::sj)), so every rule
 //! and every write of the status sees it. It is stored with the next write, or when the budget for information allows
-//! ([`crate::report::inform`]). A planner that is started again knows what was stored, until the next report.
+//! (`plan/inform.rs`). A planner that is started again knows what was stored, until the next report.
 //!
-//! What ScavengerJobs really use.
+//! # What ScavengerJobs really use
 //!
 //! Samples come by the clock, one for each pod. Those of all pods of the active attempt are added up; the time between two
 //! samples is the weight of the second one. The result is for people and for reports: no rule reads it.
 //!
-//! Like what supervisors report ([`crate::facts::live`]) it changes the planner's own view of the status first. It is stored with
+//! Like what supervisors report it changes the planner's own view of the status first. It is stored with
 //! the next write, and by a write of its own when it was measured for a minute, and then each time the measured time has
 //! doubled or a peak has grown by a quarter: about ten writes a day.
 

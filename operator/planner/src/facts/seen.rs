@@ -1,7 +1,7 @@
 //! What was seen: the newest version of every ScavengerJob, its Jobs and pods, in whatever order the watches deliver
 //! them, and what is remembered of each ScavengerJob beside it. The only writer of these maps.
 //!
-//! One copy of what many objects hold alike: each object brings its own from its decoder.
+//! Of what many objects hold alike one copy is kept ([`Shared`]): each object brings its own from its decoder.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,3 +1,7 @@
+//! Volumes and folders: what ScavengerJobs share, and who waits for whom because of it.
+//!
+//! # Volumes
+//!
 //! Where PersistentVolumes let pods go: a claim that is bound brings the node affinity of its volume with it. An
 //! ordinary pod with a claim that is not bound cannot be judged; a ScavengerJob with one may go anywhere, since the
 //! volume will be bound where its pod is placed. While volumes cannot be listed, a claim whose volume is not known may be bound
@@ -7,10 +11,12 @@
 //! does not look at that, and a pod on another node never starts. So a ScavengerJob goes where its volume is attached; and
 //! while another one that mounts it is starting, and so nobody knows yet where it will be attached, it waits. A volume that
 //! one pod can mount (ReadWriteOncePod) is waited for. The pods of a gang that mount a volume of one node go to one node
-//! together; it is the planner that chooses it, since kube-scheduler would choose for each pod alone. Of a claim whose volume is made where its first pod goes, the start of
-//! that pod finds out what it asks for.
+//! together; it is the planner that chooses it, since kube-scheduler would choose for each pod alone. Of a claim whose volume
+//! is made where its first pod goes, the start of that pod finds out what it asks for.
 //!
-//! Working folders: two ScavengerJobs that name the same one never work at the same time.
+//! # Folders
+//!
+//! Two ScavengerJobs that name the same folder never work at the same time.
 //!
 //! A folder is the value of a label on the ScavengerJob (`scavenger.dev/folder`), in its namespace. Whose pods are alive,
 //! whose attempt is active, or who is promised capacity, uses it; all others wait.

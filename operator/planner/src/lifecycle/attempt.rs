@@ -1,16 +1,23 @@
+//! What is written down of an attempt beside how it ended.
+//!
+//! # Hardware
+//!
 //! On which hardware an attempt runs: what its pods' nodes say of themselves, written down before the pods are gone.
 //!
-//! Whether an attempt runs under the supervisor.
+//! # Supervision
 //!
 //! The pool names the supervisor, a ScavengerJob may refuse it, and it needs a command to be put in front of. Where it cannot
 //! be started (its image cannot be pulled, a node mounts volumes noexec) the attempt is withdrawn, and the next one starts
-//! without it, as others in its namespace do for a while (`supervisors.rs`): what the pool adds is never a user's failure.
+//! without it, as others in its namespace do for a while ([`crate::backoff::namespaces`]): what the pool adds is never a user's failure.
+//!
+//! # Lost work
 //!
 //! What an attempt was worth once it has ended: how much of its run time is lost, and whether its workload saved when it was
 //! told to.
 //!
 //! What the supervisors left when the workload had ended ([`EndReport`](crate::values::EndReport)) counts first, then what
-//! they reported while it ran. Without either nothing is known, and nothing is said. An attempt that is taken away is judged when its pods show it,
+//! they reported while it ran. Without either nothing is known, and nothing is said. An attempt that
+//! is taken away is judged when its pods show it,
 //! and its workload goes on for up to its grace period; what it wrote then is added to the record by one more write
 //! ([`crate::lifecycle::known::Transition::Measure`]).
 

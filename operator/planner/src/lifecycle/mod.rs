@@ -1,7 +1,7 @@
 //! The life of one ScavengerJob: what is to be done about it next, given what is known of it alone. Capacity and order are
 //! decided elsewhere ([`crate::queue`]); what this returns says only whether it may be started.
 //!
-//! The end of a ScavengerJob that is deleted: its Jobs go, and once no pod of it is left its finalizer.
+//! Of a ScavengerJob that is deleted the Jobs go, and once no pod of it is left its finalizer.
 
 pub(crate) mod active;
 pub(crate) mod attempt;

@@ -50,7 +50,7 @@ pub fn apply(known: &Known<'_>, transition: Transition) -> Task {
     write(known.sj, status, ended, event)
 }
 
-/// The write that says why a ScavengerJob waits: [`crate::lifecycle::known::Next::Held`], once [`crate::report::inform`] finds it due.
+/// The write that says why a ScavengerJob waits: [`crate::lifecycle::known::Next::Held`], once `plan/inform.rs` finds it due.
 #[must_use]
 pub fn hold(sj: &ScavengerJob, waiting: Waiting, now: Timestamp) -> Task {
     let mut status = sj.status.clone();

@@ -16,7 +16,7 @@
 //! Of memory that ScavengerJobs may use and do not, their own predicted peak counts once they were measured for the window.
 //! Of cpu it does not: they use little of it while ordinary pods are busy, because these come first.
 //!
-//! What is known is handed on to the next planner (`remembered.rs`).
+//! What is known is handed on to the next planner (`report.rs`).
 //!
 //! A node on which an ordinary container was killed for memory, or was evicted, while ScavengerJobs were there is counted
 //! by requests for a day (`breaker.rs`).

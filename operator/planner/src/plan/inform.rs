@@ -1,4 +1,4 @@
-//! Who is told by a write of its status, and what: as far as the budget goes.
+//! Of whom the status is written, and what it says: as far as the budget goes.
 //!
 //! Status writes that only inform: why a ScavengerJob waits, what holds its deletion, that a change of its spec was seen,
 //! what a supervisor reported. They start, stop and end nothing, so all of them come from one small budget: the oldest

@@ -5,10 +5,9 @@
 //! share of any resource that its ScavengerJobs hold), then by UID. One that does not fit does not hold up those
 //! behind it.
 //!
-//! Nobody starves: who has waited long gets a standing reservation ([`reservation`]), and what lies idle for it is lent
-//! ([`loans`]). A namespace in which a start was
-//! refused by a quota is held ([`crate::backoff::holds`]), and so is a claim without a volume: those that ask for as much, or mount it, wait
-//! in lines of their own.
+//! Nobody starves: who has waited long gets a standing reservation ([`reservation`]), and what lies idle for it is lent.
+//! A namespace in which a start was refused by a quota is held ([`crate::backoff::holds`]), and so is a claim without a volume:
+//! those that ask for as much, or mount it, wait in lines of their own.
 //!
 //! A start that fails holds its place among those that start for as long as pods may stay unscheduled. Those whose last
 //! start failed may take half of these places, and try again in the order in which their delays were over, so however
@@ -18,7 +17,7 @@
 //! ScavengerJobs with equal demands either all fit or none does, so they wait in one line (and those of them whose last
 //! start failed in another), and only the head of each line is looked at. What each line needs to know of the nodes is
 //! kept up by `places`, so a walk costs a few comparisons for each different demand that may fit below the threshold
-//! ([`fronts`]), however many ScavengerJobs and nodes there are.
+//! ([`rank::Fronts`]), however many ScavengerJobs and nodes there are.
 
 mod lines;
 mod list;

@@ -1,9 +1,11 @@
 //! The order in which ScavengerJobs start.
 //!
+//! # Fronts
+//!
 //! The heads of the lines that can fit at all, in the order of their turns.
 //!
 //! With many lines most of them need no look in most walks: they ask for more than is left below the threshold, and their
-//! heads were told so. So the lines are kept by what they ask for, too, and a walk looks at those only that ask for no more
+//! heads know that. So the lines are kept by what they ask for, too, and a walk looks at those only that ask for no more
 //! than is left, at those of which more than capacity decides, and at those whose heads have something to be told.
 
 use std::{

@@ -11,23 +11,25 @@
 //! of its kind after it, would come before this one again and again.) Who is bound may start only if it does not touch
 //! the reservation:
 //!
-//! - below the threshold there must be room for it and for the holder, in every resource that both ask for;
+//! - below the threshold there must be capacity for it and for the holder, in every resource that both ask for;
 //! - the holder's nodes are those where least has to end before its pods fit beside ordinary ones. On each of them at
 //!   which the scheduler could put pods of the one that is bound, the holder must fit beside these, too.
 //!
 //! So of what the holder needs nothing is taken any more by those that came later, and each ScavengerJob that ends gives
 //! it more: it starts as soon as those that were there before it, which are finite in number, are through. Ordinary pods
 //! are never held up, and one that cannot fit beside them reserves nothing. All of this follows from what statuses say,
-//! so it outlives a restart. Slurm and Maui keep room for the head of the queue in the same way (EASY backfill); there
+//! so it outlives a restart. Slurm and Maui keep capacity for the head of the queue in the same way (EASY backfill); there
 //! users promise when their jobs end. Here nobody does, so what is reserved is only lent, to those that can be interrupted
-//! again ([`super::loans`]).
+//! again.
 //!
-//! Loans: capacity that lies idle because it is reserved is lent, and taken back when it is needed.
+//! # What is lent
 //!
-//! A standing reservation ([`super::reservation`]) can keep most of a pool idle: a gang of 20 nodes waits for the last one,
+//! Capacity that lies idle because it is reserved is lent, and taken back when it is needed.
+//!
+//! A standing reservation can keep most of a pool idle: a gang of 20 nodes waits for the last one,
 //! and the other 19 are empty. So what is reserved is lent to a ScavengerJob that the reservation binds and that would fit
-//! now, if an interruption costs it little ([`super::rank::may_borrow`]). Nothing else is different for it: what it holds counts as used
-//! for the threshold, for headroom and for ordinary pods. That its start is lent stands in the status of its attempt, so it
+//! now, if an interruption costs it little ([`super::rank::may_borrow`]). Nothing else is different for it: what it
+//! holds counts as used for the threshold, for headroom and for ordinary pods. That its start is lent stands in the status of its attempt, so it
 //! outlives a restart.
 //!
 //! What is lent counts as free for those that come before the borrower:
@@ -37,14 +39,14 @@
 //!   is lent to those behind it were free. Until that is free its nodes are kept for it alone ([`Claim`]). This is done for
 //!   one ScavengerJob after the other, and nobody who becomes ready meanwhile comes before it.
 //! - Of the borrowers those go that lose least, and no more than it takes. They go before anybody else would: nobody is
-//!   interrupted for a waiting ScavengerJob unless by the end of a loan.
+//!   interrupted for a waiting ScavengerJob unless by taking back what was lent.
 //!
 //! So the holder starts when it would have started without lending, or later by the grace period of the borrowers, and so
-//! does each that comes before it. The grace period of a borrower is limited for that reason. What hangs while it is
-//! terminating counts as used, as everywhere. The last start slot is not used for a loan.
+//! does each that comes before it. The grace period of a borrower is limited for that reason. What is stuck while it is
+//! terminating counts as used, as everywhere. The last start slot is not lent.
 //!
-//! A loan is over once no reservation binds the borrower: then it has what it would have got without lending, and keeps it.
-//! The end of a loan costs no rank in the queue and brings none.
+//! Nothing is lent any more once no reservation binds the borrower: then it has what it would have got without lending, and keeps it.
+//! Giving back costs no rank in the queue and brings none.
 
 use std::{collections::BTreeMap, sync::Arc};
 
