@@ -7,7 +7,6 @@ pub(crate) mod active;
 pub(crate) mod attempt;
 pub(crate) mod interruption;
 pub(crate) mod known;
-pub(crate) mod leftovers;
 pub mod loss;
 pub(crate) mod out_of_memory;
 pub(crate) mod priority;
@@ -89,7 +88,7 @@ fn next_finished(known: &Known<'_>) -> Next {
     if let Some(job) = useless_job(known) {
         return Next::Do(Task::delete(job));
     }
-    if let Some(next) = leftovers::next_of_orphans(known) {
+    if let Some(next) = waiting::next_of_orphans(known) {
         return next;
     }
     let until = later(status.finish_time.unwrap_or(now), known.sj.controls.ttl_after_finished);
@@ -141,13 +140,13 @@ fn next_of_deleted(known: &Known<'_>) -> Next {
     if let Some(job) = holding.clone().find(|job| !job.deleting) {
         return Next::Do(Task::delete(job));
     }
-    if let Some(next) = leftovers::next_of_orphans(known) {
+    if let Some(next) = waiting::next_of_orphans(known) {
         return next;
     }
     if pods_left || holding.next().is_some() {
         return explain_deletion(known);
     }
-    if let Some(until) = leftovers::pods_may_come_until(known) {
+    if let Some(until) = waiting::pods_may_come_until(known) {
         return Next::Wait(Some(until));
     }
     if known.sj.has_finalizer {
@@ -158,7 +157,7 @@ fn next_of_deleted(known: &Known<'_>) -> Next {
 
 /// A pod on a node that does not answer can hold a deletion forever. The message says which.
 fn explain_deletion(known: &Known<'_>) -> Next {
-    let Some(message) = leftovers::holds_deletion(known) else {
+    let Some(message) = waiting::holds_deletion(known) else {
         return Next::Wait(Some(later(known.now, LOOK_AGAIN)));
     };
     if known.sj.status.message == message {

@@ -5,10 +5,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::{
     attempt, interruption,
     known::{Known, Transition},
-    leftovers,
     loss::{self, Work},
     out_of_memory::{self, Kills},
-    priority, verdict,
+    priority, verdict, waiting,
 };
 use crate::{
     backoff,
@@ -268,7 +267,7 @@ fn withdraw(
         let wait = backoff::after_failed_starts(counted, &known.sj.uid);
         // So that its reason stays until it may start: what is left of the attempt would be another.
         let pods_may_come = known.evidence.pods_seen() < attempt.demand.pod_count as usize;
-        let least = if pods_may_come { leftovers::JOB_CONTROLLER_PATIENCE } else { SignedDuration::ZERO };
+        let least = if pods_may_come { waiting::JOB_CONTROLLER_PATIENCE } else { SignedDuration::ZERO };
         status.not_before = Some(later(known.now, wait.max(least)));
     }
     set_waiting(status, waiting, known.now);
