@@ -22,7 +22,6 @@ const MEMORY: SignedDuration = SignedDuration::from_hours(1);
 /// The wait after an interruption at `now`, the newest of `times`: `least`, doubled with each interruption before it
 /// within the last hour, at most 10 minutes. Of those, only `in_a_row` count (this one included): an attempt that ran
 /// for a whole `interruptionAfter` made progress, and what was before it is forgotten.
-#[must_use]
 pub fn after_interruption(
     times: &[Timestamp],
     in_a_row: u32,
@@ -43,14 +42,12 @@ pub fn after_interruption(
 }
 
 /// The wait after `failed_starts` withdrawals in a row: 5 s, doubled each time, at most 10 minutes.
-#[must_use]
 pub fn after_failed_starts(failed_starts: u32, uid: &str) -> SignedDuration {
     let base = 5_000_i64.saturating_mul(1 << failed_starts.saturating_sub(1).min(10)).min(600_000);
     spread(SignedDuration::from_millis(base), uid, failed_starts)
 }
 
 /// The wait after `failures` actions in a row that failed: 200 ms, doubled each time, at most 25 s.
-#[must_use]
 pub fn after_failed_actions(failures: u32, uid: &str) -> SignedDuration {
     spread(SignedDuration::from_millis(100 << failures.min(8)), uid, failures)
 }
@@ -68,7 +65,6 @@ fn spread(wait: SignedDuration, uid: &str, count: u32) -> SignedDuration {
 
 /// True if nothing of its namespace that asks for as much, or that mounts the same claims, can start when a start is
 /// withdrawn for this reason.
-#[must_use]
 pub(crate) fn is_held_for(reason: WaitingReason) -> bool {
     matches!(
         reason,

@@ -347,32 +347,27 @@ impl Capacity {
     }
 
     /// Rises when any answer of `Self::never_fits` may have changed.
-    #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
     /// Rises when room may have appeared.
-    #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
     /// What the pool's nodes have for pods.
-    #[must_use]
     pub fn allocatable(&self) -> &Resources {
         &self.totals.pool.allocatable
     }
 
     /// What is used or promised: bound pods, pending ordinary pods that hold capacity and would fit some node of the pool
     /// if no ScavengerJob were there, and what is in flight.
-    #[must_use]
     pub fn used(&self, ledger: &Ledger) -> Resources {
         self.used_without_pending(ledger).plus(&self.held_for_pending())
     }
 
     /// What is held for ordinary pods that wait for a node and would fit some node of the pool.
-    #[must_use]
     pub fn held_for_pending(&self) -> Resources {
         match self.places.takeable().filter(|_| self.stale.is_empty()) {
             Some(takeable) => takeable.clone(),
@@ -381,20 +376,17 @@ impl Capacity {
     }
 
     /// [`Self::used`] without pods that wait for a node.
-    #[must_use]
     pub fn used_without_pending(&self, ledger: &Ledger) -> Resources {
         self.totals.pool.used.plus(ledger.total())
     }
 
     /// What pods use of the pool's nodes that are bound to them, or nominated for them.
-    #[must_use]
     pub fn used_by_pods(&self) -> &Resources {
         &self.totals.pool.used
     }
 
     /// True if the node belongs to the pool now, and takes new pods: it is not cordoned, gone, or tainted beyond what the pool
     /// tolerates.
-    #[must_use]
     pub fn is_in_pool(&self, name: &Name) -> bool {
         self.nodes.get(name).is_some_and(|entry| entry.is_in_pool())
     }
@@ -405,7 +397,6 @@ impl Capacity {
     }
 
     /// True if the node is there and ready, whether it is cordoned or belongs to the pool or not.
-    #[must_use]
     pub fn is_ready(&self, name: &Name) -> bool {
         self.nodes.get(name).and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.ready)
     }
@@ -439,7 +430,6 @@ impl Capacity {
     }
 
     /// A node and what is on it, whether it belongs to the pool or not.
-    #[must_use]
     pub fn node(&self, name: &Name) -> Option<NodeRoom<'_>> {
         let entry = self.nodes.get(name)?;
         let node = entry.node.as_ref()?;

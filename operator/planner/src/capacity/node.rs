@@ -28,7 +28,7 @@ use crate::values::{
 };
 
 /// A node and what is on it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Entry {
     pub(super) node: Option<Node>,
     /// How it stands.
@@ -104,23 +104,9 @@ impl Entry {
     }
 
     pub(super) fn new(slot: usize) -> Self {
-        Self {
-            node: None,
-            state: NodeState::default(),
-            used: Resources::default(),
-            ordinary: Resources::default(),
-            beyond: Resources::default(),
-            account: None,
-            scavengers: BTreeSet::new(),
-            promised: Resources::default(),
-            group: None,
-            slot,
-            relabelled: false,
-        }
+        Self { slot, ..Self::default() }
     }
-}
 
-impl Entry {
     /// True if its group has thresholds of its own.
     pub(super) fn is_in_own_group(&self) -> bool {
         self.limit.as_ref().is_some_and(|own| own.group.is_some())

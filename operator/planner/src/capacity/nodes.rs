@@ -114,7 +114,6 @@ impl Capacity {
     }
 
     /// How far ScavengerJobs may fill the pool now.
-    #[must_use]
     pub fn limit(&self, settings: &Settings) -> Resources {
         self.totals.pool.limit(settings)
     }
@@ -178,7 +177,6 @@ impl Capacity {
     }
 
     /// Nodes of the pool that a new pod of a ScavengerJob must not go to now, although kube-scheduler might send it there.
-    #[must_use]
     pub fn nodes_to_avoid(&self) -> &BTreeSet<Name> {
         &self.borders.closed
     }
@@ -197,13 +195,10 @@ impl Capacity {
     }
 
     /// Nodes outside the pool with pods of ScavengerJobs on them. Without settings every node is outside.
-    #[must_use]
     pub fn outside(&self) -> &BTreeSet<Name> {
         &self.borders.outside
     }
-}
 
-impl Capacity {
     /// Finds out what a demand reaches.
     pub(crate) fn set_reach(&mut self, ask: Ask) {
         let mut reach = Reach::default();

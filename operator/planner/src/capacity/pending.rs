@@ -13,7 +13,6 @@ use crate::values::{Demand, Key, Placement, Pod, resources::Resources};
 ///
 /// A pod that was not judged yet holds some, unless it has another scheduler: nobody knows whether that one exists, what
 /// it waits for, or when it will look. Once it says that capacity lacks, it counts like kube-scheduler.
-#[must_use]
 pub fn holds_capacity(pod: &Pod) -> bool {
     match &pod.unschedulable {
         None => pod.scheduler.is_none(),

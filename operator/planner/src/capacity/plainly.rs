@@ -15,7 +15,6 @@ use crate::values::{Demand, Name, Node, Placement, Settings, Shortage, Taint, re
 impl Capacity {
     /// Why a demand would not fit even if nothing else ran and every node of the pool were ready; none if it would.
     /// Nodes that are not usable at the moment count here: that a node restarts is no reason to give up.
-    #[must_use]
     pub fn never_fits_plainly(&self, demand: &Demand, settings: &Settings) -> Option<Shortage> {
         let part = self.part_plainly(demand, &Ledger::default());
         let exceeds_part = |(sums, _): &(Sums, _)| {

@@ -44,7 +44,6 @@ pub struct Promises {
 
 impl Promises {
     /// What is in flight, by node.
-    #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
@@ -65,7 +64,6 @@ impl Promises {
     }
 
     /// The ScavengerJobs that hold a start slot.
-    #[must_use]
     pub fn starting(&self) -> &BTreeSet<Key> {
         &self.starting
     }
@@ -315,7 +313,6 @@ impl Ledger {
     }
 
     /// Number of pods that are reserved for a ScavengerJob.
-    #[must_use]
     pub fn reserved_pods(&self, sj: &Key) -> usize {
         self.reservations.get(sj).map_or(0, |reservation| reservation.places.len())
     }
@@ -327,19 +324,16 @@ impl Ledger {
     }
 
     /// Everything that is reserved.
-    #[must_use]
     pub fn total(&self) -> &Resources {
         &self.total
     }
 
     /// What is reserved on a node.
-    #[must_use]
     pub fn promised(&self, node: &Name) -> Option<&Resources> {
         self.promised.get(node)
     }
 
     /// What is reserved for the ScavengerJobs of a namespace.
-    #[must_use]
     pub fn promised_to(&self, namespace: &Name) -> Option<&Resources> {
         self.namespaces.get(namespace)
     }
@@ -355,7 +349,6 @@ impl Ledger {
     }
 
     /// Number of nodes on which something is reserved.
-    #[must_use]
     pub fn promised_nodes(&self) -> usize {
         self.promised.len()
     }

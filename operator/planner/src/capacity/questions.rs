@@ -4,7 +4,7 @@ use scavenger_vocabulary::number_of;
 
 use super::{
     Capacity,
-    index::{Ask, Rows},
+    index::{Ask, Places},
     promises::Ledger,
     state,
     sums::{Own, Sums},
@@ -33,7 +33,6 @@ pub(crate) struct Traits {
 impl Capacity {
     /// What pods of a namespace's ScavengerJobs occupy, or are promised, as a share of what the pool has: of the
     /// resource of which that share is largest, in millionths.
-    #[must_use]
     pub fn dominant_share(&self, namespace: &Name, ledger: &Ledger) -> i128 {
         let on_nodes = self.namespaces.get(namespace);
         let promised = ledger.promised_to(namespace);
@@ -115,6 +114,11 @@ impl Capacity {
         self.places.is_within(ask, free) && self.places.fits(ask, View::WithoutScavengers)
     }
 
+    /// What every demand finds on the nodes.
+    pub(crate) fn places(&self) -> &Places {
+        &self.places
+    }
+
     /// What to find a demand by.
     pub(crate) fn traits(&self, ask: Ask) -> Traits {
         let total = self.places.demand(ask).total();
@@ -122,30 +126,10 @@ impl Capacity {
         Traits { size, kind: self.places.kind(ask) }
     }
 
-    /// Equal for demands that ask for the same extended resources.
-    pub(crate) fn kind(&self, ask: Ask) -> u64 {
-        self.places.kind(ask)
-    }
-
     /// Of what [`Self::free_row`] gave, how large a demand may be at most to be within it.
     pub(crate) fn size(&self, free: &[i64]) -> Size {
         let (cpu_milli, memory_bytes) = self.places.cpu_and_memory(free);
         Size { cpu_milli, memory_bytes }
-    }
-
-    /// See [`super::index::Places::takes_from`].
-    pub(crate) fn takes_from(&self, ask: Ask, kept: &[Ask], free: &[i64]) -> bool {
-        self.places.takes_from(ask, kept, free)
-    }
-
-    /// See [`super::index::Places::nodes_to_keep`].
-    pub(crate) fn nodes_to_keep(&self, ask: Ask, lent: &Rows) -> Vec<(usize, u32)> {
-        self.places.nodes_to_keep(ask, lent)
-    }
-
-    /// See [`super::index::Places::takes_from_nodes`].
-    pub(crate) fn takes_from_nodes(&self, ask: Ask, kept: Ask, nodes: &[(usize, u32)], lent: &Rows) -> bool {
-        self.places.takes_from_nodes(ask, kept, nodes, lent)
     }
 
     /// Numbers of nodes for the pods of a demand now.
@@ -156,16 +140,6 @@ impl Capacity {
     /// How many units of a demand find a node now, whatever the threshold.
     pub(crate) fn units_now(&mut self, ask: Ask) -> u64 {
         self.places.count(ask, View::Now)
-    }
-
-    /// See [`super::index::Places::units_on`].
-    pub(crate) fn units_on(&self, ask: Ask, slot: usize, more: Option<&Vec<i64>>) -> u32 {
-        self.places.units_on(ask, slot, more)
-    }
-
-    /// True if all that a demand asks for is at most this.
-    pub(crate) fn is_within(&self, ask: Ask, row: &[i64]) -> bool {
-        self.places.is_within(ask, row)
     }
 
     /// Amounts on a node that is open to ScavengerJobs: its number, the amounts in the order of the index, and what they are

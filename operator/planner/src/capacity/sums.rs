@@ -85,9 +85,7 @@ impl Sums {
         self.own.add(&more.own);
         self.own_eligible.add(&more.own_eligible);
     }
-}
 
-impl Sums {
     /// How far ScavengerJobs may fill these nodes now.
     pub(super) fn limit(&self, settings: &Settings) -> Resources {
         self.own.limit(settings, &self.allocatable)

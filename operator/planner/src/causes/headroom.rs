@@ -39,7 +39,6 @@ impl Headroom {
     }
 
     /// True if nothing has to be given back.
-    #[must_use]
     pub fn suffices(&self, used: &Resources, allocatable: &Resources) -> bool {
         self.excess(used, allocatable).is_empty()
     }
@@ -56,7 +55,6 @@ struct Excess<'a> {
 /// Who goes, and why as a message. `used` is without those that are terminating already. Those that lose least together
 /// go, until every resource that passed its threshold is at its target. `nodes` says for the message where that is, unless
 /// it is the whole pool: " on nodes without taints".
-#[must_use]
 pub fn choose(
     used: &Resources,
     allocatable: &Resources,

@@ -27,7 +27,6 @@ pub struct Candidate {
 
 /// Those of the candidates that lose least together and cover what is short; as much of it as all of them hold, if that
 /// is less. Cheapest first. `short` names resources and amounts.
-#[must_use]
 pub fn choose(short: &[(&str, i64)], candidates: Vec<Candidate>) -> Vec<Key> {
     let held = |name: &str| candidates.iter().map(|one| i128::from(one.held.get(name).max(0))).sum::<i128>();
     let short: Vec<(&str, i64)> = short

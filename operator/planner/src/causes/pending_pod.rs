@@ -31,7 +31,6 @@ pub struct CandidateNode {
 
 /// The node and the ScavengerJobs to be interrupted there that lose least together; none if nothing helps. Nobody has
 /// to go if there is, or will be, a node with room.
-#[must_use]
 pub fn choose(requests: &Resources, nodes: Vec<CandidateNode>) -> Option<(Name, Vec<Key>)> {
     if let Some(node) = nodes.iter().find(|node| requests.exceeds(&node.free).is_none()) {
         return Some((node.node.clone(), Vec::new()));
@@ -95,7 +94,6 @@ struct Pending {
 impl PendingPods {
     /// Takes in a version of an ordinary pod, and returns the node where room is reserved for it, which is to be
     /// counted as one that the pod is nominated for.
-    #[must_use]
     pub(crate) fn note(&mut self, pod: &Pod) -> Option<Name> {
         let waits = pod.node.is_none()
             && pod.nominated_node.is_none()

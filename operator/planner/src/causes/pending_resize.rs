@@ -67,7 +67,6 @@ impl PendingResizes {
 /// Who goes for the resizes that one node deferred, and for which pod: pods of the highest priority first, then those
 /// that were created first. `free` is what the node has left, without what the resizes add, once all that is terminating
 /// is gone.
-#[must_use]
 pub fn choose(
     mut free: Resources,
     mut resizes: Vec<Resize>,

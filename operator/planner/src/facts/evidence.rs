@@ -116,13 +116,11 @@ impl Evidence {
     }
 
     /// Evidence of an attempt that has no pods yet.
-    #[must_use]
     pub fn from_the_start(epoch: u64) -> Self {
         Self { since: Some(epoch), epoch, ..Self::default() }
     }
 
     /// How many different pods were ever seen.
-    #[must_use]
     pub fn pods_seen(&self) -> usize {
         self.pods.len()
     }
@@ -266,7 +264,6 @@ impl Evidence {
 
     /// When the attempt ended, by the stamps of its pods and its Job: whoever sees it may come hours later. Never before
     /// the attempt began nor after `now`, which it is if nothing tells.
-    #[must_use]
     pub fn end_time(
         &self,
         attempt: &Attempt,
@@ -284,7 +281,6 @@ impl Evidence {
     }
 
     /// First sign that the attempt was taken away. `over` is since when its Job is over.
-    #[must_use]
     pub fn disruption(&self, over: Option<Timestamp>) -> Option<&Disruption> {
         self.certain.as_ref().or_else(|| {
             let (requested, disruption) = self.stamped_before(over)?;
@@ -297,7 +293,6 @@ impl Evidence {
 
     /// True if a deletion and an end cannot be put in order: they are too close together, there is no stamp at all, or one
     /// that may be late. `over` is since when its Job is over.
-    #[must_use]
     pub fn tie(&self, over: Option<Timestamp>) -> bool {
         let stamped = self.stamped_before(over).zip(self.stamped_failure);
         let is_tie = |requested: Timestamp, end: Timestamp| {

@@ -205,7 +205,6 @@ impl Figures {
 impl AttemptUsage {
     /// What the ScavengerJob asks for in vain, in one sentence; none if it uses at least half of its requests, or if that
     /// was measured for less than ten minutes. Of cpu the mean counts, of memory the peak: more of it was needed once.
-    #[must_use]
     pub fn advice(&self, attempt: &Attempt) -> Option<String> {
         if self.measured < JUDGED || attempt.number != self.attempt {
             return None;

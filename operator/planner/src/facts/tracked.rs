@@ -210,13 +210,7 @@ pub(crate) struct Attachments {
 impl Attachments {
     /// Those of a ScavengerJob that has none.
     pub(crate) fn none() -> &'static Self {
-        static NONE: Attachments = Attachments {
-            jobs: BTreeMap::new(),
-            pods: BTreeMap::new(),
-            evidence: BTreeMap::new(),
-            gone_job: None,
-            unwatched_job: None,
-        };
+        static NONE: LazyLock<Attachments> = LazyLock::new(Attachments::default);
         &NONE
     }
 

@@ -48,7 +48,6 @@ pub(crate) fn message_of(pod: &Pod) -> Option<&str> {
 }
 
 /// Reasons with which the kubelet says that it cannot create a container.
-#[must_use]
 pub fn is_creation_error(reason: &str) -> bool {
     is_pull_error(reason)
         || matches!(
@@ -74,7 +73,6 @@ fn is_pull_error(reason: &str) -> bool {
 
 /// Whose fault it is, by the kubelet's reason and message. A container that has started with the spec that its ScavengerJob
 /// has now shows that nothing in it is misspelt: that is for [`crate::lifecycle::known::Known::has_run`] to say.
-#[must_use]
 pub fn fault(spec: &ScavengerJobSpec, reason: &str, message: &str) -> Fault {
     let speaker = match reason {
         "InvalidImageName" | "ErrImageNeverPull" | "SignatureValidationFailed" => return Fault::Own,
@@ -88,7 +86,6 @@ pub fn fault(spec: &ScavengerJobSpec, reason: &str, message: &str) -> Fault {
 }
 
 /// What the author of a ScavengerJob does about an image that the registry does not have, or does not give.
-#[must_use]
 pub fn remedy(reason: &str, message: &str) -> Option<&'static str> {
     if !is_pull_error(reason) {
         return None;
@@ -104,7 +101,6 @@ pub fn remedy(reason: &str, message: &str) -> Option<&'static str> {
 /// True if the kubelet says that a Secret, ConfigMap or claim that the spec itself names, or a key in one, does not exist.
 /// What a volume needs is not named there: the login of a PersistentVolume, say. Other things that are "not found" (a driver,
 /// a node, an attachment) belong to the cluster.
-#[must_use]
 pub fn is_missing(spec: &ScavengerJobSpec, message: &str) -> bool {
     let kinds = [
         ("secret", &spec.secrets),
@@ -143,7 +139,6 @@ fn lacks_key(message: &str, kind: &str, name: &Name) -> bool {
 }
 
 /// True if a container was created, but its command could not be executed.
-#[must_use]
 pub fn names_a_bad_command(message: &str) -> bool {
     meaning(Speaker::Start, &message.to_ascii_lowercase()) == Some(Meaning::BadCommand)
 }
@@ -158,7 +153,6 @@ pub fn is_shown_by_container(reason: &str, message: &str) -> bool {
 
 /// A message of a pull that only says to wait: the kubelet of some versions keeps the registry's own words to itself
 /// between two tries.
-#[must_use]
 pub fn only_backs_off(reason: &str, message: &str) -> bool {
     reason == "ImagePullBackOff"
         && message.strip_prefix("Back-off pulling image").is_some_and(|rest| !rest.contains(": "))

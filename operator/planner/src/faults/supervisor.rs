@@ -10,7 +10,6 @@ use crate::values::{Container, Pod, tells_of_loss};
 const AT_ONCE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Why the supervisor of a pod could not be started, if it could not.
-#[must_use]
 pub(crate) fn not_started(pod: &Pod) -> Option<String> {
     let bringer = pod.supervisor.as_deref()?;
     // A pod that is taken away while it starts says nothing.

@@ -22,7 +22,6 @@ use crate::{
 pub(crate) const HELD_BY_SUSPEND: &str = "held by spec.suspend";
 
 /// What is next for the active attempt.
-#[must_use]
 pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
     // A Job that was made after all, when its creation had long been given up: two attempts must never meet.
     if let Some(stray) = known.jobs.values().find(|job| job.attempt != attempt.number && !job.deleting) {

@@ -42,7 +42,6 @@ const MOST_KINDS: usize = 4;
 type Kind = (BTreeMap<Name, Name>, Resources);
 
 /// The nodes of an attempt's pods, one of each kind; empty if none has a node. A node that is not seen has no resources.
-#[must_use]
 pub(crate) fn hardware(known: &Known<'_>, attempt: &Attempt) -> Vec<AttemptNode> {
     let mut kinds: BTreeMap<Kind, (Name, u32)> = BTreeMap::new();
     let pods = known
@@ -86,7 +85,6 @@ fn of_hardware(all: &Resources) -> Resources {
 }
 
 /// Whether an attempt that is decided on now runs under the supervisor, and why; none where nobody asks.
-#[must_use]
 pub(crate) fn supervision(known: &Known<'_>) -> Option<Supervised> {
     let pool = known.settings.ok()?.supervisor.as_ref();
     let wish = known.sj.spec.as_ref().ok()?.supervision;

@@ -30,7 +30,6 @@ use crate::values::{
 const PATIENCE: SignedDuration = SignedDuration::from_secs(5);
 
 /// What comes next for an attempt that the pods do not show to have ended: none if nobody wants to interrupt it.
-#[must_use]
 pub fn next(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> Option<Next> {
     let Some(decided) = attempt.decided() else {
         return Some(Next::Change(Transition::OrderInterruption(known.order.cloned()?)));
@@ -92,7 +91,6 @@ fn waits_for_checkpoint(known: &Known<'_>, attempt: &Attempt, decided: &Disrupti
 }
 
 /// An ending in the light of what was decided before: the reason of an interruption is the planner's own.
-#[must_use]
 pub fn explained(attempt: &Attempt, mut ending: Ending) -> Ending {
     if let Some(decided) = attempt.decided().filter(|_| ending.is_taken_away()) {
         ending.reason.clone_from(&decided.reason);
@@ -126,7 +124,6 @@ pub(crate) fn hurried(known: &Known<'_>, next: Next) -> Next {
 /// only administrators close nodes, and whoever drains a node closes it first. So an eviction counts if the operator
 /// decided it, which gives the ending the operator's own reason, or if the pod's node takes no new pods: it is cordoned,
 /// tainted or gone. A limit on how often an eviction counts would only have set the price of a better place.
-#[must_use]
 pub fn counts(known: &Known<'_>, ending: &Ending) -> bool {
     if ending.reason != Reason::EvictionByEvictionAPI {
         return ending.reason.advances_in_queue();

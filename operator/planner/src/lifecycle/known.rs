@@ -137,21 +137,18 @@ pub enum Transition {
 
 impl Transition {
     /// A start that did not come off for a reason for which the ScavengerJob waits.
-    #[must_use]
     pub fn withdraw(reason: WaitingReason, message: String) -> Self {
         let ending = Ending::new(Outcome::Withdrawn, Reason::from(reason), message.clone());
         Self::Withdraw(ending, Waiting { reason, message })
     }
 
     /// A start that failed for a reason that may pass and is not the workload's own; it is tried again after a delay.
-    #[must_use]
     pub fn give_up(reason: Reason, message: String) -> Self {
         let waiting = Waiting { reason: WaitingReason::BackingOff, message: message.clone() };
         Self::Withdraw(Ending::new(Outcome::Withdrawn, reason, message), waiting)
     }
 
     /// The ScavengerJob failed.
-    #[must_use]
     pub fn fail(reason: Reason, message: String) -> Self {
         Self::Finish(Ending::failed(reason, message))
     }

@@ -29,7 +29,6 @@ use known::{Known, Next, Transition};
 const UNWATCHED_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is to be done next.
-#[must_use]
 pub fn next(known: &Known<'_>) -> Next {
     interruption::hurried(known, next_step(known))
 }
@@ -65,7 +64,6 @@ fn doubted(known: &Known<'_>, next: Next) -> Next {
 }
 
 /// What is to be done after an action was refused.
-#[must_use]
 pub fn after_refusal(known: &Known<'_>, refusal: Failure) -> Next {
     let is_active = known.sj.status.active_attempt().is_some();
     match refusal {
@@ -132,7 +130,6 @@ const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 const LOOK_AGAIN: SignedDuration = SignedDuration::from_secs(60);
 
 /// What is next for a ScavengerJob that is being deleted.
-#[must_use]
 fn next_of_deleted(known: &Known<'_>) -> Next {
     let pods_left = known.first_pod_left().is_some();
     // A Job that is over and has no pods left goes with its owner: the garbage collector deletes it.

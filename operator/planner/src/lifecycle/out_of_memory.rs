@@ -63,7 +63,6 @@ pub(crate) fn is_unmarked<'a>(pods: impl IntoIterator<Item = &'a Arc<Pod>>, atte
 }
 
 /// What the end of an attempt is that was killed for memory, as far as anybody knows.
-#[must_use]
 pub(crate) fn judge(
     attempt: &Attempt,
     usage: Option<&AttemptUsage>,
@@ -116,13 +115,11 @@ pub(crate) fn judge(
 }
 
 /// Where an attempt ran; of a gang that ran on several nodes, one of them.
-#[must_use]
 pub(crate) fn node(attempt: &Attempt) -> Option<&Name> {
     attempt.node.as_ref().or_else(|| attempt.nodes.first().map(|node| &node.name))
 }
 
 /// The nodes on which it was killed, one for each time, with one more.
-#[must_use]
 pub(crate) fn with(nodes: &[Name], node: Option<&Name>) -> Vec<Name> {
     nodes.iter().chain(node).cloned().collect()
 }

@@ -31,7 +31,6 @@ pub struct Stretch {
 
 impl Stretch {
     /// That of a ScavengerJob; none before it runs.
-    #[must_use]
     pub fn of(sj: &ScavengerJob) -> Option<Self> {
         let started = sj.status.active_attempt()?.start_time?;
         let reported = sj.status.last_checkpoint.filter(|checkpoint| *checkpoint >= started);
@@ -44,7 +43,6 @@ impl Stretch {
 
 /// The step at one moment of a stretch. The next stretch begins when this one is over, or with the next report where
 /// checkpoints are reported: one that is late leaves all the more to lose.
-#[must_use]
 pub fn step(stretch: &Stretch, steps: i32, now: Timestamp) -> Step {
     let length = i64::try_from(stretch.length.as_millis()).unwrap_or(i64::MAX).clamp(1, i64::MAX / 4);
     let steps = i64::from(steps.max(1));
@@ -67,14 +65,12 @@ pub fn step(stretch: &Stretch, steps: i32, now: Timestamp) -> Step {
 }
 
 /// The step of a running ScavengerJob: 1 to the pool's `prioritySteps`. None before it runs, and without settings.
-#[must_use]
 pub fn level(sj: &ScavengerJob, settings: &Settings, now: Timestamp) -> Option<i32> {
     Some(step(&Stretch::of(sj)?, settings.priority_steps, now).level)
 }
 
 /// When the running priority of the active attempt last fell back to 1: at the end of a whole stretch, or at a reported
 /// checkpoint. What is on record stays where that is not known.
-#[must_use]
 pub fn started_over(
     sj: &ScavengerJob,
     settings: Result<&Settings, &str>,

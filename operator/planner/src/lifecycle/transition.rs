@@ -20,7 +20,6 @@ use crate::{
 };
 
 /// The write of the status that a transition leads to.
-#[must_use]
 pub fn apply(known: &Known<'_>, transition: Transition) -> Task {
     let mut status = known.sj.status.clone();
     status.priority_start_over = priority::started_over(known.sj, known.settings, known.now);
@@ -50,7 +49,6 @@ pub fn apply(known: &Known<'_>, transition: Transition) -> Task {
 }
 
 /// The write that says why a ScavengerJob waits: [`crate::lifecycle::known::Next::Held`], once `plan/inform.rs` finds it due.
-#[must_use]
 pub fn hold(sj: &ScavengerJob, waiting: Waiting, now: Timestamp) -> Task {
     let mut status = sj.status.clone();
     set_waiting(&mut status, waiting, now);
@@ -379,7 +377,6 @@ fn ended(
 
 /// A ScavengerJob that is deleted, with its last attempt as that ended, if nobody has written down what the attempt was
 /// worth, and nobody will. Its pods are gone; what they left is counted, if it came.
-#[must_use]
 pub fn uncounted(known: &Known<'_>) -> Option<ScavengerJob> {
     let attempt = known.sj.status.attempt.as_deref().filter(|attempt| !Work::is_settled(attempt))?;
     let mut sj = known.sj.clone();

@@ -93,7 +93,6 @@ pub struct Case<'a> {
 }
 
 /// Judges an attempt.
-#[must_use]
 pub fn judge(case: &Case<'_>) -> Verdict {
     let Case { attempt, evidence, job, .. } = *case;
     // What the planner decided is no evidence: the workload may have come to its end first.
@@ -271,7 +270,6 @@ fn lost(attempt: &Attempt, reason: Reason, message: &str, object: &Name) -> Disr
 }
 
 /// What it is called if it was taken away: an interruption only if there was something to interrupt.
-#[must_use]
 pub fn taken_away(attempt: &Attempt, evidence: &Evidence) -> Outcome {
     let started = evidence.container_started || attempt.start_time.is_some();
     if started { Outcome::Interrupted } else { Outcome::Withdrawn }

@@ -33,7 +33,6 @@ const STEPS: [fn(&Known<'_>) -> Option<Next>; 7] =
     [of_invalid_spec, of_leftovers, of_controls, of_pods_left, of_pool, of_delay, of_others];
 
 /// What is next for a ScavengerJob that has no active attempt.
-#[must_use]
 pub fn next(known: &Known<'_>) -> Next {
     STEPS.iter().find_map(|step| step(known)).unwrap_or_else(|| to_start(known))
 }

@@ -55,7 +55,6 @@ impl CpuOfNode {
 
 impl DryRun {
     /// Core-hours that ScavengerJobs would have had beyond what they get by requests, until a node was last looked at.
-    #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     pub fn core_hours(&self) -> f64 {
         self.milli_milliseconds as f64 / (1000.0 * 1000.0 * 3600.0)

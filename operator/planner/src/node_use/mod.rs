@@ -470,9 +470,7 @@ impl NodeUse {
         let most_pods = i64::from(rules.most_pods_per_node);
         Account { expected, spares, limit, most, most_pods, open: knowledge != Knowledge::Unmeasured }
     }
-}
 
-impl NodeUse {
     /// Millicores that the node's kubelet keeps for single pods. What these use is in what the node uses, too; how much of it
     /// that is nobody knows, so what is free is rather too little than too much.
     fn kept_cores(&self, node: &Node, rules: &UsageRules, now: Timestamp) -> i64 {

@@ -386,13 +386,11 @@ impl Planner {
 /// What tests may look at beyond the report.
 impl Planner {
     /// The capacity there is.
-    #[must_use]
     pub fn capacity(&self) -> &Capacity {
         &self.capacity
     }
 
     /// What is in flight.
-    #[must_use]
     pub fn ledger(&self) -> &Ledger {
         self.promises.ledger()
     }

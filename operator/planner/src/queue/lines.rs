@@ -141,9 +141,7 @@ impl Queue {
             }
         }
     }
-}
 
-impl Queue {
     /// Finds out whether lines can ever fit: of new ones, of those whose pods other nodes let in than before, and of all if
     /// nodes came, went or grew.
     pub(crate) fn decide_who_never_fits(&mut self, room: &mut Room<'_>, walk: &mut Walk) {
@@ -188,7 +186,7 @@ impl Line {
         let never = !room.capacity.can_fit(lane.ask, most, room.settings);
         let traits = match is_new {
             true => room.capacity.traits(lane.ask),
-            false => Traits { kind: room.capacity.kind(lane.ask), ..self.traits },
+            false => Traits { kind: room.capacity.places().kind(lane.ask), ..self.traits },
         };
         let Some((head, oldest)) = self.members.first().zip(self.ages.first()) else { return };
         let (was_front, before) = (!is_new && !self.never, std::mem::replace(&mut self.traits, traits));

@@ -54,9 +54,7 @@ impl Queue {
             })
             .collect()
     }
-}
 
-impl Queue {
     /// Why a ScavengerJob in the queue waits, as far as the last walk found out.
     pub fn waiting(&self, sj: &Key, room: &mut Room<'_>, starting: usize) -> Option<Explanation> {
         let (lane, rank) = self.places.get(sj)?;

@@ -208,7 +208,6 @@ impl Queue {
 
     /// How many are before a ScavengerJob, not counting those whose turn is the same, and how many there are. Walks over
     /// the whole queue: for people who ask.
-    #[must_use]
     pub fn place(&self, sj: &Key) -> Option<(usize, usize)> {
         let (_, own) = self.places.get(sj)?;
         let before = self.places.values().filter(|(_, rank)| rank.turn < own.turn).count();

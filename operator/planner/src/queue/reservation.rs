@@ -130,13 +130,13 @@ pub(super) fn touched(
     let binding = kept.reservations[..before_it].iter_mut().filter(|one| one.binds(rank) && !claims_too(one));
     for reservation in binding {
         asks.push(reservation.lane.ask);
-        if room.capacity.takes_from(ask, &asks, &free) {
+        if room.capacity.places().takes_from(ask, &asks, &free) {
             return Some(reservation.sj.clone());
         }
-        let nodes = reservation
-            .nodes
-            .get_or_insert_with(|| room.capacity.nodes_to_keep(reservation.lane.ask, &kept.lent.rows));
-        if room.capacity.takes_from_nodes(ask, reservation.lane.ask, nodes, &kept.lent.rows) {
+        let nodes = reservation.nodes.get_or_insert_with(|| {
+            room.capacity.places().nodes_to_keep(reservation.lane.ask, &kept.lent.rows)
+        });
+        if room.capacity.places().takes_from_nodes(ask, reservation.lane.ask, nodes, &kept.lent.rows) {
             return Some(reservation.sj.clone());
         }
     }
@@ -209,8 +209,8 @@ impl Claim {
     pub(super) fn is_touched_by(&self, ask: Ask, free: &[i64], capacity: &Capacity) -> bool {
         let mut with_back = free.to_vec();
         add(&mut with_back, &self.back.total);
-        capacity.takes_from(ask, &[self.lane.ask], &with_back)
-            || capacity.takes_from_nodes(ask, self.lane.ask, &self.back.nodes, &self.back.rows)
+        capacity.places().takes_from(ask, &[self.lane.ask], &with_back)
+            || capacity.places().takes_from_nodes(ask, self.lane.ask, &self.back.nodes, &self.back.rows)
     }
 }
 
@@ -265,7 +265,7 @@ impl<'a> Lent<'a> {
         let is_within = |capacity: &Capacity, total: &[i64]| {
             let mut all = free.to_vec();
             add(&mut all, total);
-            capacity.is_within(ask, &all)
+            capacity.places().is_within(ask, &all)
         };
         if loans.is_empty() || !is_within(capacity, &total) {
             return None;
@@ -308,7 +308,10 @@ impl<'a> Lent<'a> {
 fn more_units(ask: Ask, rows: &Rows, capacity: &Capacity) -> u64 {
     let pods = |(slot, row): (&usize, &Vec<i64>)| {
         u64::from(
-            capacity.units_on(ask, *slot, Some(row)).saturating_sub(capacity.units_on(ask, *slot, None)),
+            capacity
+                .places()
+                .units_on(ask, *slot, Some(row))
+                .saturating_sub(capacity.places().units_on(ask, *slot, None)),
         )
     };
     rows.iter().map(pods).sum()
@@ -319,7 +322,7 @@ fn nodes_for(ask: Ask, rows: &Rows, capacity: &Capacity) -> Vec<(usize, u32)> {
     let mut left = capacity.demand(ask).units().1;
     let mut nodes: BTreeMap<usize, u32> = BTreeMap::new();
     for (slot, row) in rows {
-        let pods = capacity.units_on(ask, *slot, Some(row)).min(left);
+        let pods = capacity.places().units_on(ask, *slot, Some(row)).min(left);
         if pods > 0 {
             nodes.insert(*slot, pods);
             left -= pods;

@@ -104,16 +104,7 @@ impl Resources {
     /// `count` times this.
     #[must_use]
     pub fn times(&self, count: i64) -> Self {
-        Self {
-            cpu_milli: self.cpu_milli.saturating_mul(count),
-            memory_bytes: self.memory_bytes.saturating_mul(count),
-            pods: self.pods.saturating_mul(count),
-            other: self
-                .other
-                .iter()
-                .map(|(name, amount)| (name.clone(), amount.saturating_mul(count)))
-                .collect(),
-        }
+        self.map(|_, amount| amount.saturating_mul(count))
     }
 
     /// The first resource of which this is more than `room`; none if it fits.
@@ -243,16 +234,7 @@ impl Thresholds {
     /// What may be used of `whole`.
     #[must_use]
     pub fn of(&self, whole: &Resources) -> Resources {
-        Resources {
-            cpu_milli: self.share(CPU).of(whole.cpu_milli),
-            memory_bytes: self.share(MEMORY).of(whole.memory_bytes),
-            pods: self.share(PODS).of(whole.pods),
-            other: whole
-                .other
-                .iter()
-                .map(|(name, amount)| (name.clone(), self.share(name).of(*amount)))
-                .collect(),
-        }
+        whole.map(|name, amount| self.share(name).of(amount))
     }
 }
 
