@@ -61,7 +61,7 @@ impl<K: Ord + Clone, W> Timed<K, W> {
     }
 
     /// The same for a time that depends on how often it was in a row, this time included. `why` is given the reason before.
-    pub(crate) fn begin_for(
+    pub(super) fn begin_for(
         &mut self,
         key: K,
         now: Timestamp,
@@ -109,7 +109,7 @@ impl<K: Ord + Clone, W> Timed<K, W> {
     }
 
     /// Ends the time of one, which stays known, with the next look.
-    pub(crate) fn hasten(&mut self, key: &K) {
+    pub(super) fn hasten(&mut self, key: &K) {
         if let Some(pause) = self.known.get_mut(key).filter(|pause| !pause.is_over) {
             self.ends.remove(&(pause.until, key.clone()));
             pause.until = Timestamp::MIN;
@@ -118,7 +118,7 @@ impl<K: Ord + Clone, W> Timed<K, W> {
     }
 
     /// Forgets how often one was left alone in a row. Its time goes on.
-    pub(crate) fn forget_times(&mut self, key: &K) {
+    pub(super) fn forget_times(&mut self, key: &K) {
         if let Some(pause) = self.known.get_mut(key) {
             pause.times = 0;
         }
@@ -166,7 +166,7 @@ impl<K: Ord + Clone, W> Timed<K, W> {
     }
 
     /// The same, to be changed.
-    pub(crate) fn last_mut(&mut self, key: &K) -> Option<&mut Pause<W>> {
+    pub(super) fn last_mut(&mut self, key: &K) -> Option<&mut Pause<W>> {
         self.known.get_mut(key)
     }
 

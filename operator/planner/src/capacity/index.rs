@@ -146,7 +146,7 @@ impl Asked {
 
 impl Places {
     /// Somebody waits with a demand. `candidates` gives all nodes that may admit a placement, with their numbers.
-    pub(crate) fn add_user<'a>(
+    pub(super) fn add_user<'a>(
         &mut self,
         demand: &Demand,
         whose: Whose,
@@ -179,7 +179,7 @@ impl Places {
     }
 
     /// Somebody who waited with a demand does so no longer.
-    pub(crate) fn remove_user(&mut self, ask: Ask) {
+    pub(super) fn remove_user(&mut self, ask: Ask) {
         let asked = self.asks.at_mut(ask.0);
         asked.users -= 1;
         if asked.users > 0 {
@@ -191,7 +191,7 @@ impl Places {
     }
 
     /// A pending pod more or less asks for this.
-    pub(crate) fn change_pending(&mut self, ask: Ask, by: i64) {
+    pub(super) fn change_pending(&mut self, ask: Ask, by: i64) {
         self.asks.at_mut(ask.0).pending += by;
         self.takeable_stale = true;
     }
@@ -288,7 +288,7 @@ impl Places {
     /// Before many nodes change at once: finding out again which of them admit a placement, and counting again when
     /// asked, is cheaper than following every change. `candidates` gives all nodes that may admit a placement as they are
     /// now, so which nodes admit it need not be said to [`Self::set_node`].
-    pub(crate) fn begin_again<'a>(&mut self, candidates: impl FnMut(&Placement) -> Vec<(usize, &'a Node)>) {
+    pub(super) fn begin_again<'a>(&mut self, candidates: impl FnMut(&Placement) -> Vec<(usize, &'a Node)>) {
         for asked in self.asks.items.iter_mut().flatten() {
             asked.counts = [None; VIEWS];
         }
@@ -298,7 +298,7 @@ impl Places {
     }
 
     /// Who chooses the nodes of ScavengerJobs. The rows of all nodes are to be set again after a change.
-    pub(crate) fn set_placing(&mut self, placing: Placing) {
+    pub(super) fn set_placing(&mut self, placing: Placing) {
         if self.placing == placing {
             return;
         }
@@ -512,7 +512,7 @@ impl Places {
     }
 
     /// Number of nodes of the pool that let a demand's pods in, however full they are and whether they are ready or not.
-    pub(crate) fn suitable(&self, ask: Ask) -> usize {
+    pub(super) fn suitable(&self, ask: Ask) -> usize {
         let asked = self.asks.at(ask.0);
         let admits = self.admissions.nodes(asked.placement, View::Empty);
         self.counts_in[asked.rows(View::Empty)].common(admits)
@@ -526,7 +526,7 @@ impl Places {
     }
 
     /// Of such a row, what it says of cpu and of memory.
-    pub(crate) fn cpu_and_memory(&self, row: &[i64]) -> (i64, i64) {
+    pub(super) fn cpu_and_memory(&self, row: &[i64]) -> (i64, i64) {
         let amount = |name| self.columns.of(name).and_then(|column| row.get(column)).copied().unwrap_or(0);
         (amount(CPU), amount(MEMORY))
     }
@@ -610,7 +610,7 @@ impl Places {
 
     /// What pending pods ask that some node could take if no ScavengerJob were there; none if that was not found out
     /// since something changed.
-    pub(crate) fn takeable(&self) -> Option<&Resources> {
+    pub(super) fn takeable(&self) -> Option<&Resources> {
         (!self.takeable_stale).then_some(&self.takeable)
     }
 

@@ -339,7 +339,7 @@ impl Ledger {
     }
 
     /// The nodes on which something changed since this was called last.
-    pub(crate) fn take_touched(&mut self) -> Vec<Name> {
+    pub(super) fn take_touched(&mut self) -> Vec<Name> {
         std::mem::take(&mut self.touched)
     }
 

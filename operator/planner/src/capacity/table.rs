@@ -21,7 +21,7 @@ pub(crate) enum View {
 }
 
 impl View {
-    pub(crate) const ALL: [Self; VIEWS] = [Self::Now, Self::WithoutScavengers, Self::Empty];
+    pub(super) const ALL: [Self; VIEWS] = [Self::Now, Self::WithoutScavengers, Self::Empty];
 
     /// True if pods of a placement may go to a node.
     pub(crate) fn admits(self, placement: &Placement, node: &Node) -> bool {

@@ -84,7 +84,7 @@ impl Search {
     }
 
     /// No set that covers what is short loses less than this.
-    pub(crate) fn lower_bound(&self) -> u128 {
+    pub(super) fn lower_bound(&self) -> u128 {
         self.bound(0, &self.shortage, &mut 0)
     }
 

@@ -89,14 +89,14 @@ impl Pool<'_> {
     }
 
     /// What is lost if a ScavengerJob is interrupted; none if it is terminating anyway.
-    pub(crate) fn loss_of(&self, sj: &Key) -> Option<Loss> {
+    pub(super) fn loss_of(&self, sj: &Key) -> Option<Loss> {
         let (tracked, attachments) = self.seen.get(sj).zip(self.seen.attachments(sj))?;
         let stays = !is_terminating(tracked, attachments);
         stays.then(|| Loss::of(tracked.sj(), &self.settings.weights, self.settings.priority_steps, self.now))
     }
 
     /// How a ScavengerJob holds its capacity.
-    pub(crate) fn standing_of(&self, sj: &Key) -> Standing {
+    pub(super) fn standing_of(&self, sj: &Key) -> Standing {
         match self.seen.get(sj).zip(self.seen.attachments(sj)) {
             Some((tracked, attachments)) => standing(tracked, attachments, self.now),
             None => Standing::Stuck,
@@ -104,17 +104,17 @@ impl Pool<'_> {
     }
 
     /// The ScavengerJobs that have pods on a node, and what these occupy there, as kube-scheduler counts it.
-    pub(crate) fn scavenger_jobs_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
+    pub(super) fn scavenger_jobs_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
         self.sums_on(node, |sum: &mut Resources, pod| sum.add(pod.requests))
     }
 
     /// The same ScavengerJobs, and what their pods hold there for them.
-    pub(crate) fn holders_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
+    pub(super) fn holders_on(&self, node: &Name) -> BTreeMap<&Key, Resources> {
         self.sums_on(node, |sum: &mut Resources, pod| sum.add(pod.holds))
     }
 
     /// The ScavengerJobs that have pods on a node, each with what `add` makes of these.
-    pub(crate) fn sums_on<T: Default>(
+    pub(super) fn sums_on<T: Default>(
         &self,
         node: &Name,
         add: impl Fn(&mut T, &ScavengerPod<'_>),
@@ -131,7 +131,7 @@ impl Pool<'_> {
 
     /// What is left on a node once all that is terminating is gone, and the ScavengerJobs there that stay, with what they
     /// hold there; none if there is no such node.
-    pub(crate) fn left_on(&self, node: &Name) -> Option<(Resources, BTreeMap<&Key, Resources>)> {
+    pub(super) fn left_on(&self, node: &Name) -> Option<(Resources, BTreeMap<&Key, Resources>)> {
         let mut free = self.free_on(node)?;
         let mut scavenger_jobs = self.scavenger_jobs_on(node);
         scavenger_jobs.retain(|sj, held| {
@@ -145,13 +145,13 @@ impl Pool<'_> {
     }
 
     /// What a ScavengerJob's pods hold on nodes of the pool.
-    pub(crate) fn held_in_pool(&self, sj: &Key) -> Resources {
+    pub(super) fn held_in_pool(&self, sj: &Key) -> Resources {
         self.held_on(sj, |node| self.capacity.is_in_pool(node))
     }
 
     /// What a ScavengerJob's pods hold on some nodes, without cpu and memory of those that are counted by use: these are
     /// looked after one by one.
-    pub(crate) fn held_on(&self, sj: &Key, counts: impl Fn(&Name) -> bool) -> Resources {
+    pub(super) fn held_on(&self, sj: &Key, counts: impl Fn(&Name) -> bool) -> Resources {
         let mut held = Resources::default();
         let pods = self.seen.attachments(sj).into_iter().flat_map(Attachments::bound);
         for (node, pod) in pods.filter(|(node, _)| counts(node)) {
@@ -165,7 +165,7 @@ impl Pool<'_> {
     }
 
     /// What a ScavengerJob asks for, if that can be read.
-    pub(crate) fn demand_of(&self, sj: &Key) -> Option<Arc<Demand>> {
+    pub(super) fn demand_of(&self, sj: &Key) -> Option<Arc<Demand>> {
         Some(self.seen.get(sj)?.sj().spec.as_ref().ok()?.demand.clone())
     }
 

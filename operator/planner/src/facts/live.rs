@@ -75,7 +75,7 @@ impl Live {
     }
 
     /// A new version of the ScavengerJob is stored. What is under way stays reported.
-    pub(crate) fn rebase(&mut self, sj: &mut ScavengerJob) {
+    pub(super) fn rebase(&mut self, sj: &mut ScavengerJob) {
         if self.heard.is_some() {
             self.stored = (sj.status.last_checkpoint, sj.status.progress);
             self.overlay(sj);
@@ -175,7 +175,7 @@ impl Meter {
     }
 
     /// A new version of the ScavengerJob is stored.
-    pub(crate) fn rebase(&mut self, sj: &mut ScavengerJob) {
+    pub(super) fn rebase(&mut self, sj: &mut ScavengerJob) {
         self.stored = sj.status.usage.as_deref().copied().filter(|usage| usage.attempt == self.usage.attempt);
         if sj.status.attempt.as_ref().is_some_and(|attempt| attempt.number == self.usage.attempt) {
             sj.status.usage = Some(self.usage.into());

@@ -587,7 +587,7 @@ impl<T: Ord + ?Sized> Shared<T> {
 
 impl Shared<Demand> {
     /// The same for what a ScavengerJob's spec asks for, and what its attempt runs with.
-    pub(crate) fn share_of(&mut self, sj: &mut ScavengerJob) {
+    pub(super) fn share_of(&mut self, sj: &mut ScavengerJob) {
         let of_spec = sj.spec.iter_mut().map(|spec| &mut spec.demand);
         let of_attempt = sj.status.attempt.iter_mut().map(|attempt| &mut attempt.demand);
         of_spec.chain(of_attempt).for_each(|demand| self.share(demand));

@@ -70,7 +70,7 @@ struct Mount {
 
 impl Volumes {
     /// Takes in which claims a pod mounts, and where.
-    pub(crate) fn note_pod(&mut self, pod: &Pod) {
+    pub(super) fn note_pod(&mut self, pod: &Pod) {
         let node = pod.node.as_ref().filter(|_| !pod.phase.is_terminal());
         for claim in &pod.claims {
             let claim = Key::new(pod.key.namespace.clone(), claim.clone());
@@ -194,7 +194,7 @@ impl Volumes {
     }
 
     /// The claims of a ScavengerJob that only one node or pod can mount, and that none does yet.
-    pub(crate) fn to_attach(&self, sj: &ScavengerJob) -> Vec<Key> {
+    pub(super) fn to_attach(&self, sj: &ScavengerJob) -> Vec<Key> {
         let free = self.limited_claims(sj).filter(|(_, access, mounts)| match access {
             Access::ManyNodes => false,
             Access::OneNode => mounts.is_empty(),
@@ -262,7 +262,7 @@ impl Volumes {
     }
 
     /// Takes in what the volumes of its claims demand of an ordinary pod's node.
-    pub(crate) fn place_pod(&mut self, pod: &mut Pod) {
+    pub(super) fn place_pod(&mut self, pod: &mut Pod) {
         if pod.claims.is_empty() || pod.node.is_some() || pod.phase.is_terminal() {
             self.waiting.remove(&pod.key);
             return;
@@ -314,7 +314,7 @@ impl Volumes {
     }
 
     /// Takes in what a claim asks for that has no volume yet, and returns it if that is news.
-    pub(crate) fn set_fresh(&mut self, claim: Key, access: Access) -> Option<Key> {
+    pub(super) fn set_fresh(&mut self, claim: Key, access: Access) -> Option<Key> {
         let is_news = !self.affinities.contains_key(&claim) && self.limited.get(&claim) != Some(&access);
         if !is_news || access == Access::ManyNodes {
             return None;
@@ -324,23 +324,23 @@ impl Volumes {
     }
 
     /// Takes in whether every volume is known, and returns true if that changed.
-    pub(crate) fn set_known(&mut self, known: bool) -> bool {
+    pub(super) fn set_known(&mut self, known: bool) -> bool {
         std::mem::replace(&mut self.may_be_missing, !known) == known
     }
 
     /// The ScavengerJobs that mount claims and have not ended.
-    pub(crate) fn mounting_scavenger_jobs(&self) -> Vec<Key> {
+    pub(super) fn mounting_scavenger_jobs(&self) -> Vec<Key> {
         let all: BTreeSet<&Key> = self.scavenger_jobs.values().flatten().collect();
         all.into_iter().cloned().collect()
     }
 
     /// The ScavengerJobs that mount a claim and have not ended.
-    pub(crate) fn scavenger_jobs_with(&self, claim: &Key) -> Vec<Key> {
+    pub(super) fn scavenger_jobs_with(&self, claim: &Key) -> Vec<Key> {
         self.scavenger_jobs.get(claim).into_iter().flatten().cloned().collect()
     }
 
     /// The ordinary pods that wait and mount a claim, as they were seen.
-    pub(crate) fn waiting_with(&self, claim: &Key) -> Vec<Pod> {
+    pub(super) fn waiting_with(&self, claim: &Key) -> Vec<Pod> {
         let uses = |pod: &&Pod| pod.key.namespace == claim.namespace && pod.claims.contains(&claim.name);
         self.waiting.values().filter(uses).cloned().collect()
     }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// What is said while `spec.suspend` holds a ScavengerJob.
-pub(crate) const HELD_BY_SUSPEND: &str = "held by spec.suspend";
+pub(super) const HELD_BY_SUSPEND: &str = "held by spec.suspend";
 
 /// What is next for the active attempt.
 pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
@@ -146,7 +146,7 @@ fn runs_out_at(known: &Known<'_>, attempt: &Attempt) -> Option<(i64, Timestamp)>
 }
 
 /// What is said when the run time of all attempts together is used up.
-pub(crate) fn deadline_message(deadline: i64) -> String {
+pub(super) fn deadline_message(deadline: i64) -> String {
     format!("all attempts together reached spec.activeDeadlineSeconds ({deadline} s)")
 }
 

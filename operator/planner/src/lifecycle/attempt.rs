@@ -153,7 +153,7 @@ pub(crate) fn work_of_ended(
 }
 
 /// What is to be added to the record of the last attempt, whose pods have ended since it was made.
-pub(crate) fn next_measured(known: &Known<'_>) -> Option<Next> {
+pub(super) fn next_measured(known: &Known<'_>) -> Option<Next> {
     let attempt = known.sj.status.attempt.as_ref()?;
     if attempt.measured.says_something() {
         return None;

@@ -71,12 +71,12 @@ pub struct Known<'a> {
 
 impl<'a> Known<'a> {
     /// A pod that has not ended.
-    pub(crate) fn first_pod_left(&self) -> Option<&'a Pod> {
+    pub(super) fn first_pod_left(&self) -> Option<&'a Pod> {
         self.pods.values().find(|pod| !pod.phase.is_terminal()).map(|pod| &**pod)
     }
 
     /// Names of a pod that has not ended and of its node, which is gone or not ready.
-    pub(crate) fn pod_on_lost_node(&self) -> Option<(&'a Name, &'a Name)> {
+    pub(super) fn pod_on_lost_node(&self) -> Option<(&'a Name, &'a Name)> {
         let node = self.lost_node?;
         let mut pods = self.pods.values().filter(|pod| !pod.phase.is_terminal());
         pods.find(|pod| pod.node.as_ref() == Some(node)).map(|pod| (&pod.key.name, node))

@@ -31,7 +31,7 @@ const READ_EVENTS_OF: usize = 10;
 
 /// Its Job is made, for the nodes of the pool. Without settings (the pool was deleted meanwhile) no node belongs to it,
 /// and the Job waits until there is a pool again.
-pub(crate) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
+pub(super) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
     let Ok(settings) = known.settings else { return Next::Wait(None) };
     let placement = known.sj.spec.as_ref().ok().map(|spec| &spec.demand.placement);
     let attached = placement.and_then(Placement::attached_to);
@@ -84,7 +84,7 @@ fn chosen_nodes(known: &Known<'_>, attempt: &Attempt) -> Result<Option<Vec<Name>
 
 /// The Job is gone and its pods are not: whoever deleted it left them alone. They go on; if they never get to
 /// run, the attempt must not hold its place forever.
-pub(crate) fn next_of_orphans(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> Next {
+pub(super) fn next_of_orphans(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> Next {
     let waits = pods.values().any(|pod| !pod.phase.is_terminal() && !pod.container.has_started());
     match known.settings {
         Ok(settings) if waits && known.sj.status.phase == Phase::Starting => {
@@ -101,7 +101,7 @@ pub(crate) fn next_of_orphans(known: &Known<'_>, attempt: &Attempt, pods: &BTree
 
 /// The Job is refused for a reason that may pass. It is tried for as long as pods may stay unscheduled, and not
 /// longer: others could start in its place. In a namespace that is being terminated it is not tried again.
-pub(crate) fn next_of_refused(known: &Known<'_>) -> Option<Next> {
+pub(super) fn next_of_refused(known: &Known<'_>) -> Option<Next> {
     let (since, message) = known.memory.not_made.as_ref()?;
     let settings = known.settings.ok()?;
     if known.sj.status.phase == Phase::Starting && refusal::judge(message) == Refusal::Terminating {

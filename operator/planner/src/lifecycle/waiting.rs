@@ -186,7 +186,7 @@ fn of_missing(known: &Known<'_>, missing: &[(String, String)]) -> Next {
 /// How long the Job controller may still create the pods of a Job that is gone: its view of Jobs is its own watch's, and
 /// its work waits in a queue. If it is later than this, the live list of pods before every start finds what it created
 /// until then.
-pub(crate) const JOB_CONTROLLER_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
+pub(super) const JOB_CONTROLLER_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
 /// A pod whose Job is gone is evicted once two live reads, this long apart, say so. The garbage collector takes the pods
 /// of a Job that was deleted in the background in less.
@@ -194,7 +194,7 @@ const ORPHAN_PATIENCE: SignedDuration = SignedDuration::from_secs(10);
 
 /// Until when the Job controller may create pods of the last attempt. None if they were all there: it creates no second
 /// ones, since the Job's `backoffLimit` is 0.
-pub(crate) fn pods_may_come_until(known: &Known<'_>) -> Option<Timestamp> {
+pub(super) fn pods_may_come_until(known: &Known<'_>) -> Option<Timestamp> {
     let attempt = known.sj.status.attempt.as_ref().filter(|attempt| attempt.start_time.is_none())?;
     let was_made = !known.jobs.is_empty() || known.memory.lost_job == Some(attempt.number);
     let ended = match attempt.end_time {
@@ -209,7 +209,7 @@ pub(crate) fn pods_may_come_until(known: &Known<'_>) -> Option<Timestamp> {
 
 /// What is to be done about pods whose Job is gone and which nobody deletes, as `kubectl delete job --cascade=orphan`
 /// leaves them. None if there are none, or if they are being evicted.
-pub(crate) fn next_of_orphans(known: &Known<'_>) -> Option<Next> {
+pub(super) fn next_of_orphans(known: &Known<'_>) -> Option<Next> {
     let orphans = orphans(known).filter(|pod| !known.memory.evicted.contains_key(&pod.uid));
     let orphans: Vec<&Pod> = orphans.collect();
     let (_, attempt) = orphans.first()?.owner.as_ref()?;
@@ -236,7 +236,7 @@ fn orphans<'a>(known: &Known<'a>) -> impl Iterator<Item = &'a Pod> {
 }
 
 /// Why the next attempt waits for what is left of the last one: two must never run at once.
-pub(crate) fn holds_next_attempt(known: &Known<'_>) -> Waiting {
+pub(super) fn holds_next_attempt(known: &Known<'_>) -> Waiting {
     let backing_off = |message| Waiting { reason: WaitingReason::BackingOff, message };
     if let Some((pod, node)) = known.pod_on_lost_node() {
         let message = format!(
@@ -254,7 +254,7 @@ pub(crate) fn holds_next_attempt(known: &Known<'_>) -> Waiting {
 }
 
 /// What holds its deletion, as far as a person can do something about it.
-pub(crate) fn holds_deletion(known: &Known<'_>) -> Option<String> {
+pub(super) fn holds_deletion(known: &Known<'_>) -> Option<String> {
     let (pod, node) = known.pod_on_lost_node()?;
     Some(format!("its deletion waits for pod {pod} on node {node}, which is gone or not ready"))
 }

@@ -91,7 +91,7 @@ impl Breaker {
     }
 
     /// What happened on a node that is counted by requests because of it.
-    pub(crate) fn harm(&self, node: &Name) -> Option<&str> {
+    pub(super) fn harm(&self, node: &Name) -> Option<&str> {
         self.open.get(node).map(|pause| pause.why.as_str())
     }
 

@@ -67,7 +67,7 @@ impl Histogram {
     }
 
     /// Takes in samples of a time that weigh this much together.
-    pub(crate) fn add_weighted(
+    pub(super) fn add_weighted(
         &mut self,
         amount: i64,
         weight: f64,

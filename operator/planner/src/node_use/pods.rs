@@ -102,7 +102,7 @@ impl OrdinaryPods {
     }
 
     /// What those of a node request that were bound less than `window` ago.
-    pub(crate) fn younger_than(&self, node: &Name, window: SignedDuration, now: Timestamp) -> Resources {
+    pub(super) fn younger_than(&self, node: &Name, window: SignedDuration, now: Timestamp) -> Resources {
         let mut requests = Resources::default();
         for pod in self.on(node).filter(|pod| later(pod.since, window) > now) {
             requests.cpu_milli = requests.cpu_milli.saturating_add(pod.cpu_milli);
@@ -117,12 +117,12 @@ impl OrdinaryPods {
     }
 
     /// When the next of those will have been bound for that long.
-    pub(crate) fn ripens_at(&self, node: &Name, window: SignedDuration, now: Timestamp) -> Option<Timestamp> {
+    pub(super) fn ripens_at(&self, node: &Name, window: SignedDuration, now: Timestamp) -> Option<Timestamp> {
         self.on(node).map(|pod| later(pod.since, window)).filter(|time| *time > now).min()
     }
 
     /// The most memory that one of them requests.
-    pub(crate) fn largest_memory(&self, node: &Name) -> i64 {
+    pub(super) fn largest_memory(&self, node: &Name) -> i64 {
         self.on(node).map(|pod| pod.memory_bytes).max().unwrap_or(0)
     }
 }
@@ -160,7 +160,7 @@ impl ScavengerPods {
     }
 
     /// What pods used that were there when a node was measured, or shortly before, and are not now.
-    pub(crate) fn left_since(
+    pub(super) fn left_since(
         &mut self,
         node: &Name,
         measured: Timestamp,

@@ -90,7 +90,7 @@ impl Planner {
     }
 
     /// The active attempt is to be withdrawn: what that says of others in its namespace.
-    pub(crate) fn note_withdrawal(&mut self, key: &Key, message: &str, waiting: &Waiting, now: Timestamp) {
+    pub(super) fn note_withdrawal(&mut self, key: &Key, message: &str, waiting: &Waiting, now: Timestamp) {
         let Some(sj) = self.seen.get(key).map(Tracked::sj) else { return };
         let Some(attempt) = sj.ongoing_attempt() else { return };
         let must_request = starting::must_request(attempt, message);
@@ -108,7 +108,7 @@ impl Planner {
 
     /// Finds out when the first borrower that is terminating should have given back what was lent to it: whatever hangs
     /// then is not waited for any longer.
-    pub(crate) fn follow_loans(&mut self, now: Timestamp) {
+    pub(super) fn follow_loans(&mut self, now: Timestamp) {
         let first = self.loans.iter().filter_map(|sj| self.returns_at(sj, now)).min();
         self.agenda.set_wake(Wake::Loans, first);
     }

@@ -19,7 +19,7 @@ use crate::{
 const NO_JOB_HOLDS: SignedDuration = SignedDuration::from_secs(60);
 
 impl Planner {
-    pub(crate) fn done(&mut self, result: ActionResult) {
+    pub(super) fn done(&mut self, result: ActionResult) {
         let ActionResult { sj: key, uid, time, answer } = result;
         let Some(tracked) = self.seen.get_mut(&key).filter(|tracked| tracked.sj().uid == uid) else {
             return;

@@ -34,7 +34,7 @@ enum News {
 
 impl Planner {
     /// Tells those whose turn has come why they wait, as far as the budget goes, and says how many these were.
-    pub(crate) fn inform(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> usize {
+    pub(super) fn inform(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> usize {
         let before = actions.len();
         while let Some(key) = self.informing.next(now) {
             let news = self.explain(&key, now);
@@ -123,7 +123,7 @@ impl Informing {
 
     /// The status does not tell what the supervisor of a ScavengerJob reported: it is written once there is nothing else to
     /// tell about anybody.
-    pub(crate) fn add_last(&mut self, key: &Key, reported: &mut Reported, now: Timestamp) {
+    pub(super) fn add_last(&mut self, key: &Key, reported: &mut Reported, now: Timestamp) {
         let (last, since) = *reported.due.get_or_insert((true, now));
         self.due.insert((last, since, key.clone()));
     }
@@ -142,7 +142,7 @@ impl Informing {
     }
 
     /// A write was made.
-    pub(crate) fn spend(&mut self, now: Timestamp) {
+    pub(super) fn spend(&mut self, now: Timestamp) {
         self.paid = later(self.paid.max(now), ONE_IN);
     }
 

@@ -17,7 +17,7 @@ use crate::{
 impl Planner {
     /// True while neither the pool nor the cluster keeps a ScavengerJob from starting, but its user: it is suspended, or others
     /// work in its folder or with its volume. That is no time for which it has waited for capacity.
-    pub(crate) fn is_held_back(&self, key: &Key) -> bool {
+    pub(super) fn is_held_back(&self, key: &Key) -> bool {
         let Some(sj) = self.seen.get(key).map(Tracked::sj) else { return false };
         let is_held = || self.folders.user_beside(key).is_some() || self.claim_hold(key).is_some();
         sj.status.active_attempt().is_none() && (sj.controls.suspend || is_held())

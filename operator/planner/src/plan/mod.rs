@@ -167,7 +167,7 @@ impl Planner {
     }
 
     /// Decides about one ScavengerJob.
-    pub(crate) fn visit(&mut self, key: &Key, now: Timestamp, actions: &mut Vec<Action>) {
+    fn visit(&mut self, key: &Key, now: Timestamp, actions: &mut Vec<Action>) {
         self.follow(key, now);
         self.follow_folder(key);
         if let Some((next, keeps_promise)) = self.decide(key, now) {
@@ -222,7 +222,7 @@ impl Planner {
     }
 
     /// Brings in line how far a ScavengerJob has come with its folder. Those that name the same one are looked at again.
-    pub(crate) fn follow_folder(&mut self, key: &Key) {
+    fn follow_folder(&mut self, key: &Key) {
         let Some((tracked, attachments)) = self.seen.whole_mut(key) else { return };
         let is_active = tracked.sj().status.phase.is_active() || !attachments.all_ended();
         let uses = match self.promises.is_made(key) {
@@ -370,7 +370,7 @@ impl Planner {
         ordered
     }
 
-    pub(crate) fn dispatch(&mut self, key: &Key, task: Task, actions: &mut Vec<Action>) {
+    fn dispatch(&mut self, key: &Key, task: Task, actions: &mut Vec<Action>) {
         let Some(tracked) = self.seen.get_mut(key) else { return };
         self.agenda.set_timer(key, &mut tracked.turn, None);
         tracked.turn.act();

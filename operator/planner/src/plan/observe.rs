@@ -129,14 +129,14 @@ impl Planner {
     }
 
     /// A window of the pool's calendar may have opened or closed.
-    pub(crate) fn follow_calendar(&mut self, now: Timestamp) {
+    pub(super) fn follow_calendar(&mut self, now: Timestamp) {
         if self.agenda.is_due(Wake::Calendar, now) {
             self.set_settings(self.settings.clone(), now);
         }
     }
 
     /// A version of a ScavengerJob, from a watch or an answer.
-    pub(crate) fn see_sj(&mut self, sj: ScavengerJob) {
+    pub(super) fn see_sj(&mut self, sj: ScavengerJob) {
         if self.seen.is_another(&sj) {
             // Deleted and created again while nobody watched.
             self.forget_sj(&sj.key);
@@ -166,7 +166,7 @@ impl Planner {
     }
 
     /// Takes in that these nodes are closed to ScavengerJobs now, or not any more.
-    pub(crate) fn close_or_open(&mut self, nodes: &[Name]) {
+    pub(super) fn close_or_open(&mut self, nodes: &[Name]) {
         for node in nodes {
             let starts = self.start_failures.why_closed(node).map(|why| Closed::Starts(why.to_owned()));
             let memory = || self.causes.short_nodes.measured.is_full(node).then_some(Closed::Memory);
@@ -183,7 +183,7 @@ impl Planner {
     }
 
     /// All pods of a node share its name.
-    pub(crate) fn share_node(&self, pod: &mut Pod) {
+    pub(super) fn share_node(&self, pod: &mut Pod) {
         if let Some(node) = &mut pod.node
             && let Some(known) = self.capacity.shared_name(node)
         {
@@ -192,7 +192,7 @@ impl Planner {
     }
 
     /// A version of a pod, from the watch or an answer.
-    pub(crate) fn see_pod(&mut self, seen: SeenPod) {
+    pub(super) fn see_pod(&mut self, seen: SeenPod) {
         let pod: Option<&Pod> = match &seen {
             SeenPod::Own(pod, _) => Some(pod),
             SeenPod::Ordinary(pod) => Some(pod),
@@ -302,7 +302,7 @@ impl Planner {
     }
 
     /// What claims ask for that have no volume yet.
-    pub(crate) fn see_claims(&mut self, namespace: &Name, claims: Vec<(Name, Access)>) {
+    pub(super) fn see_claims(&mut self, namespace: &Name, claims: Vec<(Name, Access)>) {
         let (scavenger_jobs, pods) = self.seen.set_fresh_claims(namespace, claims);
         self.replace(&scavenger_jobs, pods);
     }

@@ -105,7 +105,7 @@ impl Queue {
 
     /// Opens the holds whose time has come, finds out who lacks capacity by now, and ends the holds that are of no use any
     /// more. Returns the heads of the lines that wait for another reason now.
-    pub(crate) fn settle_holds(
+    pub(super) fn settle_holds(
         &mut self,
         capacity: &Capacity,
         settings: &Settings,
