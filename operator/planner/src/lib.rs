@@ -11,7 +11,7 @@
 //! | Why does a ScavengerJob in the queue wait? | `queue/list.rs` | `Queue::waiting` |
 //! | Which ScavengerJob starts next? | `queue/walk.rs` | `Queue::walk` |
 //! | In which order do ScavengerJobs wait? | `queue/list.rs` | `Queue::in_order` |
-//! | In which namespaces are starts refused, and which ScavengerJob tries again? | `backoff/holds.rs` | `Holds::settle` |
+//! | In which namespaces are starts refused, and which ScavengerJob tries again? | `backoff/blocked.rs` | `Blocked::settle` |
 //! | Which ScavengerJob may use capacity that is reserved for another? | `queue/rank.rs` | `may_borrow` |
 //! | For which ScavengerJob is capacity reserved? | `queue/reservation.rs` | `Queue::reservations` |
 //! | Which ScavengerJobs can never start in this pool? | `queue/lines.rs` | `Queue::decide_who_never_fits` |
@@ -26,7 +26,7 @@
 //! | On which nodes does a Job keep its pods? | `values/placement.rs` | `Confinement::to_pool` |
 //! | Which nodes must a new pod of a ScavengerJob not go to? | `capacity/nodes.rs` | `Capacity::nodes_to_avoid` |
 //! | Which nodes do the volumes of a ScavengerJob allow? | `facts/volumes.rs` | `Volumes::place_sj` |
-//! | When does a ScavengerJob wait for a volume that is in use? | `facts/volumes.rs` | `Volumes::hold` |
+//! | When does a ScavengerJob wait for a volume that is in use? | `facts/volumes.rs` | `Volumes::keeps_waiting` |
 //! | How long does a ScavengerJob wait after an interruption? | `backoff/mod.rs` | `after_interruption` |
 //! | When does the planner look again although nothing is seen? | `backoff/mod.rs` | `Agenda::wake_at` |
 //! | What keeps an attempt from starting, and whose fault is that? | `lifecycle/starting.rs` | `next` |
@@ -103,6 +103,6 @@ pub mod internals {
         causes::{headroom, least_loss::Candidate, pending_pod},
         facts::evidence::Evidence,
         lifecycle::verdict::{Case, JobState, Verdict, judge},
-        queue::{Queue, Room, Starting},
+        queue::{Context, Queue, Starting},
     };
 }

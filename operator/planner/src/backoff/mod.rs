@@ -2,7 +2,7 @@
 //! long to wait before the next attempt. Each wait is longer by up to a quarter that depends on the ScavengerJob and on how often
 //! it waited, so that many which were stopped together do not come back together.
 
-pub(crate) mod holds;
+pub(crate) mod blocked;
 pub(crate) mod namespaces;
 pub(crate) mod start_failures;
 pub(crate) mod timed;
@@ -65,7 +65,7 @@ fn spread(wait: SignedDuration, uid: &str, count: u32) -> SignedDuration {
 
 /// True if nothing of its namespace that asks for as much, or that mounts the same claims, can start when a start is
 /// withdrawn for this reason.
-pub(crate) fn is_held_for(reason: WaitingReason) -> bool {
+pub(crate) fn blocks_others(reason: WaitingReason) -> bool {
     matches!(
         reason,
         WaitingReason::QuotaExceeded | WaitingReason::NamespaceTerminating | WaitingReason::VolumeUnbound
@@ -92,7 +92,7 @@ pub(crate) enum Wake {
     /// A cause of interruptions has something to do, or what it relies on should be gone at the latest.
     Causes,
     /// Capacity that was lent and is being given back should be free at the latest.
-    Loans,
+    Borrowers,
     /// A namespace or a claim for which starts were refused may be tried again.
     Refusals,
     /// The budget allows the next write of a status that only informs.

@@ -26,7 +26,7 @@ const LONGEST: SignedDuration = SignedDuration::from_hours(6);
 /// Where the supervisor could not be started.
 #[derive(Debug)]
 pub(crate) struct Supervisors {
-    held: Timed<Name>,
+    pauses: Timed<Name>,
     /// Image and secrets that this is about.
     of: Option<Supervisor>,
 }
@@ -34,7 +34,7 @@ pub(crate) struct Supervisors {
 impl Default for Supervisors {
     fn default() -> Self {
         let rule = Rule { first: FIRST, longest: LONGEST, forgotten_after: None };
-        Self { held: Timed::new(rule), of: None }
+        Self { pauses: Timed::new(rule), of: None }
     }
 }
 
@@ -43,7 +43,7 @@ impl Supervisors {
     pub(crate) fn set(&mut self, supervisor: Option<&Supervisor>) {
         if self.of.as_ref() != supervisor {
             self.of = supervisor.cloned();
-            self.held.clear();
+            self.pauses.clear();
         }
     }
 
@@ -53,9 +53,9 @@ impl Supervisors {
             let is_there = matches!(pod.supervisor.as_deref(), Some(Container::Ended { exit_code: 0, .. }));
             // One that runs since before the last failure says nothing.
             let is_news =
-                |namespace| self.held.get(namespace).is_some_and(|hold| pod.creation_time > hold.since);
+                |namespace| self.pauses.get(namespace).is_some_and(|pause| pod.creation_time > pause.since);
             if is_there && pod.container == Container::Running && is_news(&pod.key.namespace) {
-                self.held.end(&pod.key.namespace);
+                self.pauses.end(&pod.key.namespace);
             }
             return false;
         };
@@ -66,8 +66,8 @@ impl Supervisors {
         }
         let namespace = &pod.key.namespace;
         // Others that were started at the same time say the same.
-        if self.held.get(namespace).is_none_or(|before| before.until <= now) {
-            self.held.begin(namespace.clone(), now, |until| {
+        if self.pauses.get(namespace).is_none_or(|before| before.until <= now) {
+            self.pauses.begin(namespace.clone(), now, |until| {
                 let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
                 format!(
                     "ScavengerJobs in namespace {namespace:?} start without the supervisor until {until}: {why} (pod {})",
@@ -79,13 +79,13 @@ impl Supervisors {
     }
 
     /// Why starts in a namespace go without it now.
-    pub(crate) fn hold(&self, namespace: &Name, now: Timestamp) -> Option<&str> {
-        self.held.get(namespace).filter(|hold| now < hold.until).map(|hold| hold.why.as_str())
+    pub(crate) fn why_without(&self, namespace: &Name, now: Timestamp) -> Option<&str> {
+        self.pauses.get(namespace).filter(|pause| now < pause.until).map(|pause| pause.why.as_str())
     }
 
     /// Why starts go without it, one message for each namespace where it could not be started last time.
-    pub(crate) fn held(&self) -> impl Iterator<Item = &str> {
-        self.held.iter().map(|(_, hold)| hold.why.as_str())
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        self.pauses.iter().map(|(_, pause)| pause.why.as_str())
     }
 }
 
@@ -120,7 +120,7 @@ impl ByRequests {
         namespaces.collect()
     }
 
-    /// A start was refused because its pods request less than they hold.
+    /// A start was refused because its pods request less than they pause.
     pub(crate) fn refused(&mut self, namespace: &Name, now: Timestamp) {
         self.0.begin(namespace.clone(), now, |_| String::new());
     }
@@ -154,22 +154,22 @@ mod tests {
         failed.supervisor = Some(Box::new(ended(1, "x", true)));
         assert!(supervisors.see(&failed, at(0)));
         let lab = key("a").namespace;
-        assert!(supervisors.hold(&lab, at(599)).is_some_and(|message| message.contains("a-1-0")));
-        assert_eq!(supervisors.hold(&lab, at(600)), None);
-        assert_eq!(supervisors.hold(&"other".into(), at(0)), None);
+        assert!(supervisors.why_without(&lab, at(599)).is_some_and(|message| message.contains("a-1-0")));
+        assert_eq!(supervisors.why_without(&lab, at(600)), None);
+        assert_eq!(supervisors.why_without(&"other".into(), at(0)), None);
         let mut own = supervised("b-1-0");
         own.key.namespace = "other".into();
         (own.started, own.container) = (Some(at(0)), ended(126, "", true));
         assert!(supervisors.see(&own, at(1)));
-        assert_eq!(supervisors.hold(&"other".into(), at(1)), None, "its neighbours are not concerned");
+        assert_eq!(supervisors.why_without(&"other".into(), at(1)), None, "its neighbours are not concerned");
         assert!(supervisors.see(&failed, at(700)));
-        assert!(supervisors.hold(&lab, at(700 + 1199)).is_some(), "twice as long");
+        assert!(supervisors.why_without(&lab, at(700 + 1199)).is_some(), "twice as long");
         let mut runs = supervised("b-1-0").running();
         runs.supervisor = Some(Box::new(ended(0, "", true)));
         assert!(!supervisors.see(&runs, at(800)));
-        assert!(supervisors.hold(&lab, at(800)).is_some(), "it was made before");
+        assert!(supervisors.why_without(&lab, at(800)).is_some(), "it was made before");
         runs.creation_time = at(700) + seconds(1);
         assert!(!supervisors.see(&runs, at(800)));
-        assert_eq!((supervisors.hold(&lab, at(800)), supervisors.held().count()), (None, 0));
+        assert_eq!((supervisors.why_without(&lab, at(800)), supervisors.all().count()), (None, 0));
     }
 }

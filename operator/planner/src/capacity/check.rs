@@ -128,7 +128,7 @@ impl Capacity {
                 for (name, entry) in &self.nodes {
                     let Some(node) = &entry.node else { continue };
                     let rows = table as usize * View::ALL.len() + view as usize;
-                    let rooms = entry.rooms(ledger.promised(name), self.chooses_nodes);
+                    let rooms = entry.free_by_view(ledger.promised(name), self.chooses_nodes);
                     let room = rooms.into_iter().nth(rows).flatten();
                     truth +=
                         room.map_or(0, |room| match place(demand, view, std::iter::once((node, room))) {

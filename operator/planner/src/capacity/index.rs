@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     admissions::Admissions,
-    table::{Bits, Columns, Reach, Rooms, Slab, TABLES, Table, VIEWS, View},
+    table::{Bits, Columns, FreeByView, Reach, Slab, TABLES, Table, VIEWS, View},
 };
 use crate::values::{
     Demand, Node, Placement,
@@ -202,9 +202,9 @@ impl Places {
     }
 
     /// What a node has now, under its number. `node` is given if who may go there may have changed.
-    pub(crate) fn set_node(&mut self, slot: usize, node: Option<Option<&Node>>, rooms: &Rooms) {
+    pub(crate) fn set_node(&mut self, slot: usize, node: Option<Option<&Node>>, amounts: &FreeByView) {
         for (name, _) in
-            rooms.iter().flatten().flat_map(|room| &room.other).filter(|(_, amount)| **amount > 0)
+            amounts.iter().flatten().flat_map(|there| &there.other).filter(|(_, amount)| **amount > 0)
         {
             self.add_column(name);
         }
@@ -212,14 +212,14 @@ impl Places {
         let mut new = vec![0; TABLES * self.columns.width()];
         let mut changed = [false; TABLES];
         let mut counted = [false; TABLES];
-        for (rows, room) in rooms.iter().enumerate() {
+        for (rows, there) in amounts.iter().enumerate() {
             let row = &mut new[rows * self.columns.width()..(rows + 1) * self.columns.width()];
-            if let Some(room) = room {
-                self.columns.fill(row, room);
+            if let Some(there) = there {
+                self.columns.fill(row, there);
             }
             counted[rows] = self.counts_in[rows].get(slot);
             // A table that nobody uses has no rows. One that is used has as many in each view.
-            let is_unused = rows >= VIEWS && rooms[VIEWS..].iter().all(Option::is_none);
+            let is_unused = rows >= VIEWS && amounts[VIEWS..].iter().all(Option::is_none);
             if is_unused && !counted[rows] && self.free[rows].len() < end {
                 continue;
             }
@@ -227,7 +227,7 @@ impl Places {
                 self.free[rows].resize(end, 0);
             }
             changed[rows] =
-                self.free[rows][end - self.columns.width()..end] != *row || counted[rows] != room.is_some();
+                self.free[rows][end - self.columns.width()..end] != *row || counted[rows] != there.is_some();
         }
         let admissions = node.map(|node| self.admissions.changes(slot, node)).unwrap_or_default();
         if !changed.contains(&true) && admissions.is_empty() {
@@ -248,7 +248,7 @@ impl Places {
                 } else {
                     0
                 };
-                let after = if rooms[rows].is_some() && admits {
+                let after = if amounts[rows].is_some() && admits {
                     asked.units_on(&new[rows * self.columns.width()..(rows + 1) * self.columns.width()])
                 } else {
                     0
@@ -260,10 +260,10 @@ impl Places {
                 }
             }
         }
-        for (rows, room) in rooms.iter().enumerate().filter(|(rows, _)| changed[*rows]) {
+        for (rows, there) in amounts.iter().enumerate().filter(|(rows, _)| changed[*rows]) {
             let row = &new[rows * self.columns.width()..(rows + 1) * self.columns.width()];
             self.free[rows][end - self.columns.width()..end].copy_from_slice(row);
-            self.counts_in[rows].set(slot, room.is_some());
+            self.counts_in[rows].set(slot, there.is_some());
         }
         self.admissions.set(slot, admissions);
     }

@@ -1,4 +1,4 @@
-//! The room there is: nodes of the pool, what their pods occupy, and what is promised to attempts whose pods are not
+//! The capacity there is: nodes of the pool, what their pods occupy, and what is promised to attempts whose pods are not
 //! bound yet. Kept up to date change by change; nothing here walks over all pods.
 //!
 //! What fits is asked a thousand times for each plan (`questions`). The answers come from an index over all nodes
@@ -42,7 +42,7 @@ pub(crate) use state::Closed;
 
 /// What is on a node.
 #[derive(Debug, Clone, Copy)]
-pub struct NodeRoom<'a> {
+pub struct NodeLoad<'a> {
     /// The node.
     pub node: &'a Node,
     /// Requests of pods that have not ended and are bound to it, or of ordinary pods nominated for it.
@@ -62,7 +62,7 @@ pub struct ScavengerPod<'a> {
     pub holds: &'a Resources,
 }
 
-/// The room there is.
+/// The capacity there is.
 #[derive(Debug, Clone, Default)]
 pub struct Capacity {
     nodes: BTreeMap<Name, Entry>,
@@ -97,7 +97,7 @@ pub struct Capacity {
     stale: BTreeSet<Name>,
     /// Rises when something changes that an answer "never fits" depends on.
     epoch: u64,
-    /// Rises when room may have appeared.
+    /// Rises when capacity may have appeared.
     version: u64,
 }
 
@@ -294,10 +294,10 @@ impl Capacity {
             let Some(entry) = self.nodes.get_mut(&name) else { continue };
             let promised = ledger.promised(&name);
             self.totals.set_promised(entry, promised);
-            let rooms = entry.rooms(promised, self.chooses_nodes);
+            let free = entry.free_by_view(promised, self.chooses_nodes);
             let relabelled = std::mem::take(&mut entry.relabelled) && !begins_again;
             let (slot, gone) = (entry.slot, entry.node.is_none() && entry.used == Resources::default());
-            self.places.set_node(slot, relabelled.then_some(entry.node.as_ref()), &rooms);
+            self.places.set_node(slot, relabelled.then_some(entry.node.as_ref()), &free);
             if gone {
                 self.nodes.remove(&name);
                 self.slots[slot] = None;
@@ -351,7 +351,7 @@ impl Capacity {
         self.epoch
     }
 
-    /// Rises when room may have appeared.
+    /// Rises when capacity may have appeared.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -430,10 +430,10 @@ impl Capacity {
     }
 
     /// A node and what is on it, whether it belongs to the pool or not.
-    pub fn node(&self, name: &Name) -> Option<NodeRoom<'_>> {
+    pub fn node(&self, name: &Name) -> Option<NodeLoad<'_>> {
         let entry = self.nodes.get(name)?;
         let node = entry.node.as_ref()?;
-        Some(NodeRoom { node, used: &entry.used })
+        Some(NodeLoad { node, used: &entry.used })
     }
 
     /// Pods of ScavengerJobs on a node that have not ended.

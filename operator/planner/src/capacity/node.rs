@@ -20,7 +20,7 @@ use jiff::Timestamp;
 
 use super::{
     state::{Closed, NodeState},
-    table::Rooms,
+    table::FreeByView,
 };
 use crate::values::{
     Key, Name, Node, Settings,
@@ -156,7 +156,7 @@ impl Entry {
     }
 
     /// What is free in each view of each table.
-    pub(super) fn rooms(&self, promised: Option<&Resources>, by_use: bool) -> Rooms {
+    pub(super) fn free_by_view(&self, promised: Option<&Resources>, by_use: bool) -> FreeByView {
         let Some(node) = &self.node else { return Default::default() };
         let left = |whole: &Resources, taken: &Resources| {
             let mut free = whole.minus(taken);

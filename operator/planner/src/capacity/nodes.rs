@@ -58,8 +58,8 @@ impl Capacity {
     pub(crate) fn free_for_one_pod(&self, node: &Name, ledger: &Ledger) -> Resources {
         let Some(entry) = self.nodes.get(node) else { return Resources::default() };
         let view = if self.chooses_nodes { Table::Usage } else { Table::Requests } as usize * View::ALL.len();
-        let rooms = entry.rooms(ledger.promised(node), self.chooses_nodes);
-        rooms.into_iter().nth(view + View::Now as usize).flatten().unwrap_or_default()
+        let free = entry.free_by_view(ledger.promised(node), self.chooses_nodes);
+        free.into_iter().nth(view + View::Now as usize).flatten().unwrap_or_default()
     }
 
     /// What pods on a node request, and what is promised on it.

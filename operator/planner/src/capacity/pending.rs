@@ -33,7 +33,7 @@ impl Capacity {
     pub fn set_pod(&mut self, pod: &Pod) {
         let alive = !pod.phase.is_terminal();
         let ordinary = pod.owner.is_none();
-        // The room a preemptor waits for looks free and is not. Room of a ScavengerJob's pod is in the ledger until
+        // The capacity a preemptor waits for looks free and is not. Capacity of a ScavengerJob's pod is in the ledger until
         // it is bound.
         let place = pod.node.as_ref().or(pod.nominated_node.as_ref().filter(|_| ordinary));
         let occupant = place.filter(|_| alive).map(|node| Occupant {

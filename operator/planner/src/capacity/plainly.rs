@@ -29,7 +29,7 @@ impl Capacity {
         }
         let rows = self.places.rows(demand, View::Empty);
         let rooms = self.nodes.values().filter_map(|entry| {
-            let rooms = entry.rooms(None, self.chooses_nodes);
+            let rooms = entry.free_by_view(None, self.chooses_nodes);
             Some((entry.node.as_ref()?, rooms.into_iter().nth(rows).flatten()?))
         });
         place(demand, View::Empty, rooms).err().map(|placed| self.never_placed(demand, placed))
@@ -39,7 +39,7 @@ impl Capacity {
         not_placed(demand, placed, (self.suitable(demand), 0), "even if nothing else ran")
     }
 
-    /// Nodes for the pods of a demand in the room there is now, or why there is none.
+    /// Nodes for the pods of a demand in the capacity there is now, or why there is none.
     ///
     /// # Errors
     /// `Shortage` naming the threshold or the nodes.

@@ -249,7 +249,7 @@ struct Reservation {
 }
 
 impl Ledger {
-    /// Reserves room for one pod of `per_pod` on each of `places`, instead of what was reserved before.
+    /// Reserves capacity for one pod of `per_pod` on each of `places`, instead of what was reserved before.
     pub fn reserve(&mut self, sj: &Key, per_pod: &Resources, places: Vec<Option<Name>>) {
         self.release(sj);
         if !places.is_empty() {

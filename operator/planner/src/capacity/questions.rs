@@ -95,7 +95,7 @@ impl Capacity {
         self.row_of_parts(&free, |sums| free_in(&sums, None, settings))
     }
 
-    /// True if there is room for a demand now.
+    /// True if there is capacity for a demand now.
     pub(crate) fn fits(&mut self, ask: Ask, free: &[i64]) -> bool {
         self.places.is_within(ask, free) && self.places.fits(ask, View::Now)
     }
@@ -109,7 +109,7 @@ impl Capacity {
         self.row_of_parts(&free, |sums| sums.limit(settings).minus(&sums.ordinary))
     }
 
-    /// True if there would be room if no ScavengerJob were there.
+    /// True if there would be capacity if no ScavengerJob were there.
     pub(crate) fn fits_without_scavengers(&mut self, ask: Ask, free: &[i64]) -> bool {
         self.places.is_within(ask, free) && self.places.fits(ask, View::WithoutScavengers)
     }
@@ -155,7 +155,7 @@ impl Capacity {
         slots.filter_map(|slot| self.slots.get(slot).cloned().flatten()).collect()
     }
 
-    /// Why there is no room for a demand now.
+    /// Why there is no capacity for a demand now.
     pub(crate) fn shortage(&mut self, ask: Ask, ledger: &Ledger, settings: &Settings) -> Shortage {
         let demand = self.places.demand(ask);
         if let Some(shortage) = self.exceeds_free(demand, ledger, settings) {
@@ -202,11 +202,11 @@ impl Capacity {
     /// The number of pods for which there is a node.
     pub fn nodes_for(&self, demand: &Demand, ledger: &Ledger) -> Result<Vec<Name>, u32> {
         let rows = self.places.rows(demand, View::Now);
-        let rooms = self.nodes.iter().filter_map(|(name, entry)| {
-            let rooms = entry.rooms(ledger.promised(name), self.chooses_nodes);
-            Some((entry.node.as_ref()?, rooms.into_iter().nth(rows).flatten()?))
+        let frees = self.nodes.iter().filter_map(|(name, entry)| {
+            let frees = entry.free_by_view(ledger.promised(name), self.chooses_nodes);
+            Some((entry.node.as_ref()?, frees.into_iter().nth(rows).flatten()?))
         });
-        place(demand, View::Now, rooms)
+        place(demand, View::Now, frees)
     }
 }
 
@@ -319,11 +319,11 @@ pub(super) fn not_placed(
 pub(super) fn place<'a>(
     demand: &Demand,
     view: View,
-    rooms: impl Iterator<Item = (&'a Node, Resources)>,
+    frees: impl Iterator<Item = (&'a Node, Resources)>,
 ) -> Result<Vec<Name>, u32> {
     let (unit, _) = demand.units();
     let mut places = Vec::with_capacity(demand.pod_count as usize);
-    for (node, mut free) in rooms {
+    for (node, mut free) in frees {
         if !view.admits(&demand.placement, node) {
             continue;
         }

@@ -54,7 +54,7 @@ pub(super) const TABLES: usize = 2 * VIEWS;
 pub(super) const VIEWS: usize = 3;
 
 /// What is free on one node in each view of each table; none if the node does not count there.
-pub(crate) type Rooms = [Option<Resources>; TABLES];
+pub(crate) type FreeByView = [Option<Resources>; TABLES];
 
 /// Columns of cpu, memory and pods, which every node has, and of extended resources after them.
 #[derive(Debug, Clone, Default)]

@@ -1,4 +1,4 @@
-//! Headroom: before anybody has to ask for room, the ScavengerJobs that lose least go.
+//! Headroom: before anybody has to ask for capacity, the ScavengerJobs that lose least go.
 //!
 //! When what pods on the pool's nodes use passes a resource's `interruptThreshold`, ScavengerJobs go until
 //! `headroomTarget` is reached: those that lose least together (`super::least_loss`). Pods that only wait for a node do

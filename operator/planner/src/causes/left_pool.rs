@@ -73,8 +73,8 @@ impl Cause for LeftPool {
         }
         let mut holders: Vec<(Loss, Key, String)> = Vec::new();
         for (name, _) in due() {
-            let Some(room) = pool.capacity.node(name) else { continue };
-            let message = message(room.node, pool.settings);
+            let Some(load) = pool.capacity.node(name) else { continue };
+            let message = message(load.node, pool.settings);
             for sj in pool.scavenger_jobs_on(name).into_keys() {
                 if let Some(loss) = pool.loss_of(sj) {
                     holders.push((loss, sj.clone(), message.clone()));

@@ -1,9 +1,9 @@
-//! Room for a pending ordinary pod, when the operator makes it (preemption mode Operator): the node and the
+//! Capacity for a pending ordinary pod, when the operator makes it (preemption mode Operator): the node and the
 //! ScavengerJobs there that lose least together.
 //!
-//! Served are pods that do not preempt by themselves and that kube-scheduler called unschedulable, once each: the room
+//! Served are pods that do not preempt by themselves and that kube-scheduler called unschedulable, once each: the capacity
 //! is reserved for the pod until it is bound or gone, so neither a ScavengerJob nor another pod is promised the same.
-//! A pod is served again only if its room was lost to somebody who was faster, to something that hangs, or with its
+//! A pod is served again only if its capacity was lost to somebody who was faster, to something that hangs, or with its
 //! node. Where some of a pod's constraints cannot be evaluated here nothing is interrupted; `PendingPods::unjudged`
 //! names such pods.
 
@@ -30,7 +30,7 @@ pub struct CandidateNode {
 }
 
 /// The node and the ScavengerJobs to be interrupted there that lose least together; none if nothing helps. Nobody has
-/// to go if there is, or will be, a node with room.
+/// to go if there is, or will be, a node with capacity.
 pub fn choose(requests: &Resources, nodes: Vec<CandidateNode>) -> Option<(Name, Vec<Key>)> {
     if let Some(node) = nodes.iter().find(|node| requests.exceeds(&node.free).is_none()) {
         return Some((node.node.clone(), Vec::new()));
@@ -62,7 +62,7 @@ pub fn choose(requests: &Resources, nodes: Vec<CandidateNode>) -> Option<(Name, 
     best.map(|(_, node, scavenger_jobs)| (node, scavenger_jobs))
 }
 
-/// Ordinary pods that wait and do not preempt by themselves, and the room that is reserved for them.
+/// Ordinary pods that wait and do not preempt by themselves, and the capacity that is reserved for them.
 #[derive(Debug, Default)]
 pub(crate) struct PendingPods {
     pending: BTreeMap<Key, Pending>,
@@ -85,14 +85,14 @@ type Stamp = (u64, u64, u64);
 #[derive(Debug)]
 struct Pending {
     pod: Pod,
-    /// Where room is reserved for it.
+    /// Where capacity is reserved for it.
     node: Option<Name>,
     /// In this state of the cluster nothing helped.
     hopeless: Option<Stamp>,
 }
 
 impl PendingPods {
-    /// Takes in a version of an ordinary pod, and returns the node where room is reserved for it, which is to be
+    /// Takes in a version of an ordinary pod, and returns the node where capacity is reserved for it, which is to be
     /// counted as one that the pod is nominated for.
     pub(crate) fn note(&mut self, pod: &Pod) -> Option<Name> {
         let waits = pod.node.is_none()
@@ -106,7 +106,7 @@ impl PendingPods {
         let hopeless =
             old.filter(|old| old.pod.unschedulable == pod.unschedulable).and_then(|old| old.hopeless);
         self.forget(&pod.key);
-        // Once served, it waits for its room, whatever its condition says.
+        // Once served, it waits for its capacity, whatever its condition says.
         if !waits || (node.is_none() && pod.unschedulable.is_none()) {
             return None;
         }
@@ -151,7 +151,7 @@ impl PendingPods {
         }
     }
 
-    /// Reserves room for a pod on a node, and returns it as the room is to be counted.
+    /// Reserves capacity for a pod on a node, and returns it as the capacity is to be counted.
     fn reserve(&mut self, pod: Pod, node: &Name) -> Pod {
         self.unserved.remove(&place(&pod));
         if let Some(pending) = self.pending.get_mut(&pod.key) {
@@ -160,13 +160,13 @@ impl PendingPods {
         Pod { nominated_node: Some(node.clone()), ..pod }
     }
 
-    /// Every pod that has room reserved, as it is counted.
+    /// Every pod that has capacity reserved, as it is counted.
     fn reserved(&self) -> Vec<Pod> {
         let pending = self.pending.values().filter(|pending| pending.node.is_some());
         pending.map(|pending| Pod { nominated_node: pending.node.clone(), ..pending.pod.clone() }).collect()
     }
 
-    /// Gives up the room that is reserved for a pod; it may be served again.
+    /// Gives up the capacity that is reserved for a pod; it may be served again.
     fn release(&mut self, key: &Key) {
         let Some(pending) = self.pending.get_mut(key) else { return };
         if pending.node.take().is_some() && pending.pod.unjudged.is_empty() {
@@ -197,7 +197,7 @@ impl Cause for PendingPods {
         }
     }
 
-    /// Reserves room for every pod that was not served yet and can be helped, and orders the interruption of those that
+    /// Reserves capacity for every pod that was not served yet and can be helped, and orders the interruption of those that
     /// are in the way.
     fn order(&mut self, pool: &mut Pool<'_>) {
         self.served.clear();
@@ -258,12 +258,12 @@ impl Cause for PendingPods {
 }
 
 impl Pool<'_> {
-    /// True if the room that is reserved for a pod is there, or will be when all that is going is gone. Somebody else
+    /// True if the capacity that is reserved for a pod is there, or will be when all that is going is gone. Somebody else
     /// may have been faster, what was going may hang, or the node went.
     fn is_kept(&self, pod: &Pod) -> bool {
         let Some(node) = &pod.nominated_node else { return false };
         // What it uses itself is part of what is used.
-        self.room_on(node, pod)
+        self.free_for(node, pod)
             .is_some_and(|(free, _)| pod.requests.exceeds(&free.plus(&pod.requests)).is_none())
     }
 
@@ -271,7 +271,7 @@ impl Pool<'_> {
     fn candidate_nodes(&self, pod: &Pod) -> Vec<CandidateNode> {
         let mut nodes = Vec::new();
         for node in self.capacity.nodes() {
-            let Some((free, staying)) = self.room_on(&node.name, pod) else { continue };
+            let Some((free, staying)) = self.free_for(&node.name, pod) else { continue };
             let fits = pod.requests.exceeds(&free).is_none();
             let mut candidate = CandidateNode { node: node.name.clone(), free, candidates: Vec::new() };
             if fits {
@@ -290,9 +290,9 @@ impl Pool<'_> {
 
     /// What is free on a node that takes this pod, once all that is going is gone, and the ScavengerJobs there that
     /// stay, with what they hold there.
-    fn room_on(&self, node: &Name, pod: &Pod) -> Option<(Resources, BTreeMap<&Key, Resources>)> {
-        let room = self.capacity.node(node).filter(|room| room.node.usable)?;
-        if !pod.placement.admits(room.node) {
+    fn free_for(&self, node: &Name, pod: &Pod) -> Option<(Resources, BTreeMap<&Key, Resources>)> {
+        let load = self.capacity.node(node).filter(|load| load.node.usable)?;
+        if !pod.placement.admits(load.node) {
             return None;
         }
         self.left_on(node)

@@ -206,9 +206,9 @@ impl MeasuredMemory {
         let target = Share::from_fraction(TARGET);
         let limits = limits(Share::from_fraction(THRESHOLD), target);
         for usage in usage {
-            let Some(room) = capacity.node(&usage.node) else { continue };
+            let Some(load) = capacity.node(&usage.node) else { continue };
             let node = usage.node.clone();
-            let whole = room.node.allocatable.memory_bytes;
+            let whole = load.node.allocatable.memory_bytes;
             let is_hot = !limits.suffices(&only(MEMORY, usage.memory_bytes), &only(MEMORY, whole));
             let is_short = is_hot || (self.is_full(&node) && usage.memory_bytes > target.of(whole));
             match is_hot {
@@ -279,7 +279,7 @@ impl MeasuredMemory {
             return;
         }
         let used = usage.memory_bytes;
-        let Some(whole) = pool.capacity.node(node).map(|room| room.node.allocatable.memory_bytes) else {
+        let Some(whole) = pool.capacity.node(node).map(|load| load.node.allocatable.memory_bytes) else {
             return;
         };
         let candidates = scavenger_jobs.into_iter().filter_map(|(sj, held)| {
@@ -321,10 +321,10 @@ fn order_least(
 /// ordinary pods use this much. What is terminating counts as gone. Of memory comes back what was counted of a pod: what it
 /// holds without what it was not expected to use.
 fn relieve_used(node: &Name, resource: &str, used: i64, reason: &Reason, pool: &mut Pool<'_>) {
-    let Some(room) = pool.capacity.node(node) else { return };
-    let whole = room.node.allocatable.get(resource);
-    let threshold = pool.settings.interrupts_above(room.node, resource);
-    let target = pool.settings.headroom_of(room.node).target(resource).min(threshold);
+    let Some(load) = pool.capacity.node(node) else { return };
+    let whole = load.node.allocatable.get(resource);
+    let threshold = pool.settings.interrupts_above(load.node, resource);
+    let target = pool.settings.headroom_of(load.node).target(resource).min(threshold);
     let mut held = 0_i64;
     let mut candidates = Vec::new();
     for (sj, holds) in pool.counted_on(node, resource) {

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::{
     evidence::Evidence,
     tracked::{Attachments, Tracked},
-    volumes::{ClaimHold, Volumes},
+    volumes::{ClaimWait, Volumes},
 };
 use crate::values::{Access, Counts, Demand, Job, Key, Name, Pod, ScavengerJob, Volume};
 
@@ -29,7 +29,7 @@ pub(crate) fn owner(uid: &Name, of: &Key) -> Owner {
 /// Everything that was seen and belongs to ScavengerJobs.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Boxed, as what is large and one of many: a tree keeps room for several in each node.
+    /// Boxed, as what is large and one of many: a tree keeps space for several in each node.
     scavenger_jobs: BTreeMap<Key, Box<Tracked>>,
     keys: BTreeMap<Name, Key>,
     attachments: BTreeMap<Owner, Box<Attachments>>,
@@ -443,12 +443,12 @@ impl Seen {
     }
 
     /// Why a ScavengerJob cannot start yet because of a claim that it mounts. `starting` are all that hold a start slot.
-    pub(crate) fn claim_hold(
+    pub(crate) fn claim_wait(
         &self,
         key: &Key,
         starting: &BTreeSet<Key>,
         is_promised: bool,
-    ) -> Option<ClaimHold> {
+    ) -> Option<ClaimWait> {
         let sj = &self.scavenger_jobs.get(key)?.sj;
         let starting = starting.iter().filter(|other| *other != key);
         // Of those that are promised capacity in one plan the planner keeps one: it does not wait for itself. If it was not
@@ -456,7 +456,7 @@ impl Seen {
         let is_ahead =
             |other: &ScavengerJob| other.status.phase.is_active() || !is_promised || other.key < *key;
         let starting = starting.filter_map(|other| Some(&self.scavenger_jobs.get(other)?.sj));
-        self.volumes.hold(sj, starting.filter(|other| is_ahead(other)))
+        self.volumes.keeps_waiting(sj, starting.filter(|other| is_ahead(other)))
     }
 
     /// The claims that a ScavengerJob mounts, that only one node or pod can mount, and that none does yet.

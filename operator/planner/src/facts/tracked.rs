@@ -129,8 +129,8 @@ impl Tracked {
     }
 
     /// What is to be done so that its status says why it waits.
-    pub(crate) fn hold(&mut self, why: &Explanation, now: Timestamp) -> Telling {
-        hold(&self.sj, &mut self.reported, why, now)
+    pub(crate) fn writing_of(&mut self, why: &Explanation, now: Timestamp) -> Writing {
+        writing_of(&self.sj, &mut self.reported, why, now)
     }
 
     /// The ScavengerJob in its newest version.
@@ -240,7 +240,7 @@ impl Attachments {
 /// What the planner remembers of one ScavengerJob. Losing it costs a look at the API server, never correctness.
 #[derive(Debug, Clone, Default)]
 pub struct Memory {
-    /// Answer to the last [`crate::values::action::Task::Prepare`], while room is reserved.
+    /// Answer to the last [`crate::values::action::Task::Prepare`], while capacity is reserved.
     pub prepared: Option<Prepared>,
     /// Why the last start could not be made, and when that was found.
     pub given_back: Option<(Waiting, Timestamp)>,
@@ -279,7 +279,7 @@ pub struct Memory {
     pub deleting_since: Option<Timestamp>,
 }
 
-/// [`Memory`] that takes room only while something is in it: of a hundred thousand ScavengerJobs most just wait.
+/// [`Memory`] that takes memory only while something is in it: of a hundred thousand ScavengerJobs most just wait.
 #[derive(Debug, Clone, Default)]
 pub struct Remembered(Option<Box<Memory>>);
 
@@ -362,16 +362,16 @@ impl Promise {
 }
 
 /// How often the message of a ScavengerJob that waits is written again at most, if only its numbers changed.
-pub(crate) const RETELL: SignedDuration = SignedDuration::from_secs(60);
+pub(crate) const WRITE_EVERY: SignedDuration = SignedDuration::from_secs(60);
 
 /// What the status of a ScavengerJob was last written to say.
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
     /// When its status was last written by this planner, or first found to have grown old.
     pub(crate) time: Option<Timestamp>,
-    /// The shortage that it tells.
+    /// The shortage that it names.
     shortage: Option<Box<Shortage>>,
-    /// Whether it has only reports to tell, and since when it is to be told something.
+    /// Whether there are only reports to write, and since when something is.
     pub(crate) due: Option<(bool, Timestamp)>,
 }
 
@@ -389,18 +389,23 @@ impl Reported {
 
 /// What is to be done so that a status says why its ScavengerJob waits.
 #[derive(Debug)]
-pub(crate) enum Telling {
-    /// It says so.
-    Said,
+pub(crate) enum Writing {
+    /// Nothing: it says so.
+    Done,
     /// It is to be written as soon as the budget allows; see [`Reported::note`].
     Due,
     /// It says so with numbers that have grown old, and was written a moment ago: to be written at this time.
-    Later(Timestamp),
+    NotBefore(Timestamp),
 }
 
 /// What is to be done so that the status says why a ScavengerJob waits. Another reason is written soon. Another
-/// message for the same reason is written at most every [`RETELL`], and not at all for numbers that hardly changed.
-pub(crate) fn hold(sj: &ScavengerJob, reported: &mut Reported, why: &Explanation, now: Timestamp) -> Telling {
+/// message for the same reason is written at most every [`WRITE_EVERY`], and not at all for numbers that hardly changed.
+pub(super) fn writing_of(
+    sj: &ScavengerJob,
+    reported: &mut Reported,
+    why: &Explanation,
+    now: Timestamp,
+) -> Writing {
     let status = &sj.status;
     let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.as_ref());
     if let Some(said) = said
@@ -418,14 +423,14 @@ pub(crate) fn hold(sj: &ScavengerJob, reported: &mut Reported, why: &Explanation
             _ => true,
         };
         if said.message == why.waiting.message || !is_news {
-            return Telling::Said;
+            return Writing::Done;
         }
-        let again = later(*reported.time.get_or_insert(now), RETELL);
+        let again = later(*reported.time.get_or_insert(now), WRITE_EVERY);
         if now < again {
-            return Telling::Later(again);
+            return Writing::NotBefore(again);
         }
     }
-    Telling::Due
+    Writing::Due
 }
 
 #[cfg(test)]
@@ -451,17 +456,20 @@ mod tests {
         let mut sj = sj("a");
         let mut reported = Reported::default();
         let first = why("cpu", 8);
-        let Telling::Due = hold(&sj, &mut reported, &first, at(0)) else { panic!("nothing was said yet") };
+        let Writing::Due = writing_of(&sj, &mut reported, &first, at(0)) else {
+            panic!("nothing was said yet")
+        };
         reported.note(&first);
         sj.status.written = true;
         sj.status.observed_generation = sj.generation;
         sj.status.admitted = Some(Admitted { waiting: Some(first.waiting), since: at(0) });
         reported.time = Some(at(0));
-        let mut after = |why: Explanation, second: i64| match hold(&sj, &mut reported, &why, at(second)) {
-            Telling::Said => "said",
-            Telling::Later(time) if time == at(60) => "later",
-            Telling::Later(_) => "at another time",
-            Telling::Due => "now",
+        let mut after = |why: Explanation, second: i64| match writing_of(&sj, &mut reported, &why, at(second))
+        {
+            Writing::Done => "said",
+            Writing::NotBefore(time) if time == at(60) => "later",
+            Writing::NotBefore(_) => "at another time",
+            Writing::Due => "now",
         };
         assert_eq!(after(why("cpu", 8), 5), "said");
         assert_eq!(after(why("cpu", 6), 5), "said", "a quarter less");

@@ -53,7 +53,7 @@ pub(crate) struct Volumes {
 
 /// Why a ScavengerJob cannot start because of a claim that it mounts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ClaimHold {
+pub(crate) enum ClaimWait {
     /// Somebody else mounts its volume; the sentence says who.
     InUse(String),
     /// Its volume is not known, and volumes cannot be listed.
@@ -139,11 +139,11 @@ impl Volumes {
     }
 
     /// Why a ScavengerJob cannot start yet because of a claim that it mounts. `starting` are others that are starting.
-    pub(crate) fn hold<'a>(
+    pub(crate) fn keeps_waiting<'a>(
         &self,
         sj: &ScavengerJob,
         starting: impl Iterator<Item = &'a ScavengerJob>,
-    ) -> Option<ClaimHold> {
+    ) -> Option<ClaimWait> {
         let claims = sj.spec.as_ref().map(|spec| spec.claims.as_slice()).unwrap_or_default();
         let is_unknown = |claim: &&Name| {
             !self.affinities.contains_key(&Key::new(sj.key.namespace.clone(), (*claim).clone()))
@@ -151,7 +151,7 @@ impl Volumes {
         if self.may_be_missing
             && let Some(claim) = claims.iter().find(is_unknown)
         {
-            return Some(ClaimHold::Unknown(claim.clone()));
+            return Some(ClaimWait::Unknown(claim.clone()));
         }
         let mut unattached: Vec<Key> = Vec::new();
         let pod_count = sj.spec.as_ref().map_or(1, |spec| spec.demand.pod_count);
@@ -159,14 +159,14 @@ impl Volumes {
             match (access, mounts.first()) {
                 (Access::OnePod, _) if pod_count > 1 => {
                     let claim = &claim.name;
-                    return Some(ClaimHold::InUse(format!(
+                    return Some(ClaimWait::InUse(format!(
                         "PersistentVolumeClaim {claim:?} can be mounted by one pod, and this ScavengerJob has {pod_count}; \
                          waits until its access mode is another, or its podCount 1"
                     )));
                 }
                 (Access::OnePod, Some((pod, _))) => {
                     let claim = &claim.name;
-                    return Some(ClaimHold::InUse(format!(
+                    return Some(ClaimWait::InUse(format!(
                         "PersistentVolumeClaim {claim:?} can be mounted by one pod, and pod {pod} mounts it; waits until \
                          that pod has ended"
                     )));
@@ -183,7 +183,7 @@ impl Volumes {
             for claim in claims {
                 if unattached.iter().any(|unattached| unattached.name == *claim) {
                     let other = &other.key.name;
-                    return Some(ClaimHold::InUse(format!(
+                    return Some(ClaimWait::InUse(format!(
                         "PersistentVolumeClaim {claim:?} can be mounted on one node; waits until ScavengerJob {other}, \
                          which mounts it too, has a node"
                     )));

@@ -169,7 +169,7 @@ fn next_running(known: &Known<'_>) -> Next {
         return Next::Inform(Transition::Observe, None);
     }
     if known.has_news {
-        let again = known.written.map(|written| later(written, tracked::RETELL));
+        let again = known.written.map(|written| later(written, tracked::WRITE_EVERY));
         return match again.filter(|again| *again > known.now) {
             Some(again) => Next::Wait(Some(again)),
             None => Next::Inform(Transition::Report, None),

@@ -49,7 +49,7 @@ pub(crate) fn hardware(known: &Known<'_>, attempt: &Attempt) -> Vec<AttemptNode>
         .values()
         .filter(|pod| pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number));
     for name in pods.filter_map(|pod| pod.node.as_ref()) {
-        let kind = known.capacity.node(name).map(|room| kind_of(room.node)).unwrap_or_default();
+        let kind = known.capacity.node(name).map(|load| kind_of(load.node)).unwrap_or_default();
         let (first, pods) = kinds.entry(kind).or_insert_with(|| (Arc::clone(name), 0));
         *pods += 1;
         if name < first {
@@ -60,7 +60,7 @@ pub(crate) fn hardware(known: &Known<'_>, attempt: &Attempt) -> Vec<AttemptNode>
         .into_iter()
         .take(MOST_KINDS)
         .map(|((labels, allocatable), (name, pod_count))| AttemptNode {
-            requested: known.capacity.node(&name).map(|room| of_hardware(room.used)).unwrap_or_default(),
+            requested: known.capacity.node(&name).map(|load| of_hardware(load.used)).unwrap_or_default(),
             name,
             pod_count,
             labels,
@@ -111,7 +111,7 @@ pub(crate) fn supervision(known: &Known<'_>) -> Option<Supervised> {
     if let Some(failed) = last.filter(|attempt| attempt.reason == Some(Reason::SupervisorNotStarted)) {
         return because(Supervision::NotStarted, failed.message.clone().unwrap_or_default());
     }
-    if let Some(message) = known.supervisor_hold {
+    if let Some(message) = known.no_supervisor {
         return because(Supervision::NotStarted, message.to_owned());
     }
     because(Supervision::Supervised, String::new())

@@ -111,9 +111,9 @@ pub(crate) fn hurried(known: &Known<'_>, next: Next) -> Next {
         .collect();
     let first = outstaying.map(|(time, _)| time).min();
     match next {
-        Next::Wait(_) | Next::Held(..) if !over.is_empty() => Next::Do(Task::DeleteAgain { pods: over }),
+        Next::Wait(_) | Next::NotReady(..) if !over.is_empty() => Next::Do(Task::DeleteAgain { pods: over }),
         Next::Wait(timer) => Next::Wait(earlier(timer, first)),
-        Next::Held(waiting, timer) => Next::Held(waiting, earlier(timer, first)),
+        Next::NotReady(waiting, timer) => Next::NotReady(waiting, earlier(timer, first)),
         next => next,
     }
 }

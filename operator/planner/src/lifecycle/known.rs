@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::{
     capacity::Capacity,
-    facts::{evidence::Evidence, tracked::Memory, volumes::ClaimHold},
+    facts::{evidence::Evidence, tracked::Memory, volumes::ClaimWait},
     values::{
         CheckpointRequest, Disruption, Ending, Job, Key, Measured, Name, ObservedSaves, Outcome, Pod, Reason,
         ScavengerJob, Settings, Waiting, WaitingReason, action::Task,
@@ -47,14 +47,14 @@ pub struct Known<'a> {
     /// The nodes, and what is on them.
     pub(crate) capacity: &'a Capacity,
     /// Why it cannot start yet because of a claim that it mounts.
-    pub claim_hold: Option<ClaimHold>,
+    pub claim_wait: Option<ClaimWait>,
     /// True if a container of it has started with the spec that it has: in an earlier attempt, or in this one. What keeps its
     /// containers from being created is then nothing that the spec names.
     pub has_run: bool,
     /// True if its containers cannot be started because of what it asks for, and not because of a node.
     pub is_to_blame: bool,
     /// Why starts in its namespace go without the supervisor now.
-    pub supervisor_hold: Option<&'a str>,
+    pub no_supervisor: Option<&'a str>,
     /// True if its supervisor reported something that its status does not tell yet.
     pub has_news: bool,
     /// True if the supervisor of the active attempt has reported to this planner.
@@ -100,7 +100,7 @@ pub enum Next {
     /// It may start as soon as there is capacity for it.
     Candidate,
     /// It waits for another reason than capacity; to be reported if its status does not say so yet.
-    Held(Waiting, Option<Timestamp>),
+    NotReady(Waiting, Option<Timestamp>),
     /// The capacity that is reserved for it is of no use now: give it back and look again at this time.
     GiveBack(Waiting, Timestamp),
 }

@@ -48,8 +48,8 @@ pub fn apply(known: &Known<'_>, transition: Transition) -> Task {
     write(known.sj, status, ended, event)
 }
 
-/// The write that says why a ScavengerJob waits: [`crate::lifecycle::known::Next::Held`], once `plan/inform.rs` finds it due.
-pub fn hold(sj: &ScavengerJob, waiting: Waiting, now: Timestamp) -> Task {
+/// The write that says why a ScavengerJob waits: [`crate::lifecycle::known::Next::NotReady`], once `plan/inform.rs` finds it due.
+pub fn wait(sj: &ScavengerJob, waiting: Waiting, now: Timestamp) -> Task {
     let mut status = sj.status.clone();
     set_waiting(&mut status, waiting, now);
     write(sj, status, None, None)
@@ -261,7 +261,7 @@ fn withdraw(
     if waiting.reason != WaitingReason::Suspended {
         status.failed_starts = status.failed_starts.saturating_add(1);
         // Where a namespace or a claim is held, the queue decides when somebody tries again.
-        let counted = if backoff::is_held_for(waiting.reason) { 1 } else { status.failed_starts };
+        let counted = if backoff::blocks_others(waiting.reason) { 1 } else { status.failed_starts };
         let wait = backoff::after_failed_starts(counted, &known.sj.uid);
         // So that its reason stays until it may start: what is left of the attempt would be another.
         let pods_may_come = known.evidence.pods_seen() < attempt.demand.pod_count as usize;

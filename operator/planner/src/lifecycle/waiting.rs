@@ -12,7 +12,7 @@ use super::{
     known::{Known, Next, Transition},
 };
 use crate::{
-    facts::{tracked::NoJob, volumes::ClaimHold},
+    facts::{tracked::NoJob, volumes::ClaimWait},
     values::{Key, Name, Pod, Reason, Waiting, WaitingReason, action::Task, later},
 };
 
@@ -37,8 +37,8 @@ pub fn next(known: &Known<'_>) -> Next {
     STEPS.iter().find_map(|step| step(known)).unwrap_or_else(|| to_start(known))
 }
 
-fn held(reason: WaitingReason, message: &str, again: Option<Timestamp>) -> Option<Next> {
-    Some(Next::Held(Waiting { reason, message: message.to_owned() }, again))
+fn not_ready(reason: WaitingReason, message: &str, again: Option<Timestamp>) -> Option<Next> {
+    Some(Next::NotReady(Waiting { reason, message: message.to_owned() }, again))
 }
 
 fn of_invalid_spec(known: &Known<'_>) -> Option<Next> {
@@ -54,7 +54,7 @@ fn of_leftovers(known: &Known<'_>) -> Option<Next> {
     }
     // Whatever it waits for: nothing that was interrupted works on.
     Some(match next_of_orphans(known)? {
-        Next::Wait(timer) => Next::Held(holds_next_attempt(known), timer),
+        Next::Wait(timer) => Next::NotReady(holds_next_attempt(known), timer),
         next => next,
     })
 }
@@ -67,7 +67,7 @@ fn of_controls(known: &Known<'_>) -> Option<Next> {
         let message = active::deadline_message(deadline);
         return Some(Next::Change(Transition::fail(Reason::DeadlineExceeded, message)));
     }
-    let suspended = || held(WaitingReason::Suspended, active::HELD_BY_SUSPEND, None);
+    let suspended = || not_ready(WaitingReason::Suspended, active::HELD_BY_SUSPEND, None);
     known.sj.controls.suspend.then(suspended).flatten()
 }
 
@@ -79,7 +79,7 @@ fn of_pods_left(known: &Known<'_>) -> Option<Next> {
         return None;
     }
     let again = pods_may_come.unwrap_or_else(|| later(known.now, LOOK_AGAIN));
-    Some(Next::Held(holds_next_attempt(known), Some(again)))
+    Some(Next::NotReady(holds_next_attempt(known), Some(again)))
 }
 
 fn of_pool(known: &Known<'_>) -> Option<Next> {
@@ -89,7 +89,7 @@ fn of_pool(known: &Known<'_>) -> Option<Next> {
         Ok(settings) if settings.paused => "the ScavengerPool is paused (spec.paused)",
         Ok(_) => return None,
     };
-    held(WaitingReason::Paused, message, None)
+    not_ready(WaitingReason::Paused, message, None)
 }
 
 /// The delay after its last attempt.
@@ -102,8 +102,10 @@ fn of_delay(known: &Known<'_>) -> Option<Next> {
     let said = status.admitted.as_ref().and_then(|admitted| admitted.waiting.clone());
     let passed = [WaitingReason::Paused, WaitingReason::Suspended];
     match said.filter(|waiting| !passed.contains(&waiting.reason)) {
-        Some(waiting) if status.observed_generation == sj.generation => Some(Next::Held(waiting, Some(time))),
-        _ => held(WaitingReason::BackingOff, "waits out the delay after its last attempt", Some(time)),
+        Some(waiting) if status.observed_generation == sj.generation => {
+            Some(Next::NotReady(waiting, Some(time)))
+        }
+        _ => not_ready(WaitingReason::BackingOff, "waits out the delay after its last attempt", Some(time)),
     }
 }
 
@@ -113,21 +115,21 @@ fn of_others(known: &Known<'_>) -> Option<Next> {
         let message = format!("waits for ScavengerJob {:?}, which works in the same folder", &*other.name);
         return match known.has_reservation {
             true => Some(give_back(known, WaitingReason::FolderInUse, message)),
-            false => held(WaitingReason::FolderInUse, &message, None),
+            false => not_ready(WaitingReason::FolderInUse, &message, None),
         };
     }
-    match known.claim_hold.as_ref()? {
-        ClaimHold::InUse(message) => {
-            held(WaitingReason::VolumeInUse, message, Some(later(known.now, CLAIM_AGAIN)))
+    match known.claim_wait.as_ref()? {
+        ClaimWait::InUse(message) => {
+            not_ready(WaitingReason::VolumeInUse, message, Some(later(known.now, CLAIM_AGAIN)))
         }
         // It is looked at when they can be listed, or when its volume shows.
-        ClaimHold::Unknown(claim) => {
+        ClaimWait::Unknown(claim) => {
             let message = format!(
                 "the volume of PersistentVolumeClaim {:?} is not known; waits until the operator can list \
                  PersistentVolumes",
                 &**claim
             );
-            held(WaitingReason::VolumeUnknown, &message, None)
+            not_ready(WaitingReason::VolumeUnknown, &message, None)
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     causes::pool::{self, Standing},
     facts::tracked::Tracked,
     lifecycle::{loss::Loss, starting},
-    queue::{Loan, Room, Started, Starting},
+    queue::{Borrower, Context, Started, Starting},
     values::{
         Key, Reason, Settings, Waiting, WaitingReason,
         action::{Action, Ordered, Task},
@@ -29,12 +29,12 @@ impl Planner {
         self.seen_version = self.capacity.version();
         self.follow_probes(now);
         let is_due = self.walk_due
-            | self.agenda.is_due(Wake::Loans, now)
+            | self.agenda.is_due(Wake::Borrowers, now)
             | self.promises.take_freed()
             | self.queue.take_changed()
             | self.queue.opens(now)
             | changed;
-        // Others ask for the room there is, whether anybody may start or not.
+        // Others ask for the capacity there is, whether anybody may start or not.
         self.capacity.settle(self.promises.ledger_mut());
         self.walk_due = is_due;
         let Ok(settings) = &self.settings else { return Vec::new() };
@@ -48,9 +48,11 @@ impl Planner {
         };
         let starting = self.promises.starting();
         let starting = Starting { all: starting.len(), failed: starting.iter().filter(failed).count() };
-        let loans: Vec<Loan> = self.loans.iter().filter_map(|sj| self.loan_to(sj, settings, now)).collect();
-        let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
-        let walk = self.queue.walk(&mut room, starting, &loans);
+        let borrowers: Vec<Borrower> =
+            self.borrowers.iter().filter_map(|sj| self.borrower(sj, settings, now)).collect();
+        let mut context =
+            Context { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
+        let walk = self.queue.walk(&mut context, starting, &borrowers);
         let mut admitted = Vec::new();
         let is_new = |key: &&Key| walk.started.iter().any(|started| started.sj == **key);
         let before = self.promises.starting().iter().filter(|key| !is_new(key));
@@ -80,7 +82,7 @@ impl Planner {
             }
             admitted.push(key);
         }
-        for key in walk.told {
+        for key in walk.to_report {
             if let Some(tracked) = self.seen.get_mut(&key) {
                 self.informing.add(&key, &mut tracked.reported, now);
             }
@@ -96,7 +98,7 @@ impl Planner {
         let must_request = starting::must_request(attempt, message);
         if waiting.reason == WaitingReason::Refused {
             self.queue.deny(key, sj.spec_hash, waiting, &self.capacity, now);
-        } else if backoff::is_held_for(waiting.reason) {
+        } else if backoff::blocks_others(waiting.reason) {
             let claims = self.seen.claims_without_volume(sj);
             self.queue.refuse(key, (&attempt.demand, &claims), waiting, &self.capacity, now);
         }
@@ -108,9 +110,9 @@ impl Planner {
 
     /// Finds out when the first borrower that is terminating should have given back what was lent to it: whatever hangs
     /// then is not waited for any longer.
-    pub(super) fn follow_loans(&mut self, now: Timestamp) {
-        let first = self.loans.iter().filter_map(|sj| self.returns_at(sj, now)).min();
-        self.agenda.set_wake(Wake::Loans, first);
+    pub(super) fn follow_borrowers(&mut self, now: Timestamp) {
+        let first = self.borrowers.iter().filter_map(|sj| self.returns_at(sj, now)).min();
+        self.agenda.set_wake(Wake::Borrowers, first);
     }
 
     /// When a borrower that is terminating should have given back what was lent to it at the latest.
@@ -123,7 +125,7 @@ impl Planner {
     }
 
     /// What is lent to a borrower. What hangs is lent no longer: nobody knows when it comes back.
-    fn loan_to(&self, sj: &Key, settings: &Settings, now: Timestamp) -> Option<Loan> {
+    fn borrower(&self, sj: &Key, settings: &Settings, now: Timestamp) -> Option<Borrower> {
         let (tracked, attachments) = self.seen.get(sj).zip(self.seen.attachments(sj))?;
         let standing = pool::standing(tracked, attachments, now);
         let bound = attachments.bound().map(|(node, pod)| (Some(node.clone()), pod.holds().clone()));
@@ -132,7 +134,7 @@ impl Planner {
         let loss = Loss::of(tracked.sj(), &settings.weights, settings.priority_steps, now);
         let is_terminating = standing != Standing::Stays;
         let held = bound.chain(promised).collect();
-        (standing != Standing::Stuck).then(|| Loan::of(tracked.sj(), loss, held, is_terminating))
+        (standing != Standing::Stuck).then(|| Borrower::of(tracked.sj(), loss, held, is_terminating))
     }
 
     /// Interrupts those that have to give back what was lent to them.
@@ -155,7 +157,7 @@ impl Planner {
     }
 
     /// Tells the queue of the probes that are over: their namespaces took all of their pods, or something else came in
-    /// between. (Of a refusal it is told at once.)
+    /// between. (Refusals are reported at once.)
     fn follow_probes(&mut self, now: Timestamp) {
         let over = |sj: &&Key| !self.promises.has_slot(sj);
         let over: Vec<Key> = self.queue.probes().filter(over).cloned().collect();

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Longest time between two reads of a Job that count as one finding.
-const NO_JOB_HOLDS: SignedDuration = SignedDuration::from_secs(60);
+const NO_JOB_COUNTS: SignedDuration = SignedDuration::from_secs(60);
 
 impl Planner {
     pub(super) fn done(&mut self, result: ActionResult) {
@@ -56,7 +56,7 @@ impl Planner {
                 let Some(tracked) = self.seen.get_mut(key) else { return };
                 let before = tracked.memory.no_job.filter(|before| before.attempt == attempt);
                 // Reads that are far apart say nothing together: there may have been a Job between them.
-                let before = before.filter(|before| time.duration_since(before.last) <= NO_JOB_HOLDS);
+                let before = before.filter(|before| time.duration_since(before.last) <= NO_JOB_COUNTS);
                 let first = before.map_or(time, |before| before.first);
                 tracked.memory.no_job = Some(NoJob { attempt, first, last: time });
             }

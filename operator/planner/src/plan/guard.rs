@@ -18,7 +18,7 @@ use crate::{
 /// What helps one pending ordinary pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Help {
-    /// There is room on this node once these ScavengerJobs are gone, cheapest first; if there are none, once all that
+    /// There is capacity on this node once these ScavengerJobs are gone, cheapest first; if there are none, once all that
     /// is going anyway is gone.
     Room {
         /// The node.
@@ -26,7 +26,7 @@ pub enum Help {
         /// Who has to go.
         victims: Vec<Leaving>,
     },
-    /// No node would have room, even without any of its ScavengerJobs.
+    /// No node would have capacity, even without any of its ScavengerJobs.
     Nothing,
     /// Nothing is interrupted for it, since these of its constraints cannot be judged.
     Unjudged(Vec<Name>),
@@ -42,7 +42,7 @@ pub struct Leaving {
 }
 
 impl Planner {
-    /// What helps each ordinary pod that waits for room and does not preempt by itself, those of the highest priority
+    /// What helps each ordinary pod that waits for capacity and does not preempt by itself, those of the highest priority
     /// first. Nobody is named twice. Empty in every mode but [`PreemptionMode::Operator`], and without settings.
     ///
     /// The planner is of no further use: it takes what it says for done.
@@ -52,7 +52,7 @@ impl Planner {
         {
             return Vec::new();
         }
-        // Whoever carries this out is no operator: it makes room, and leaves all else to the next one.
+        // Whoever carries this out is no operator: it frees capacity, and leaves all else to the next one.
         let mut ignored = Vec::new();
         // What is promised to pods that are not there yet counts as taken.
         while let Some(key) = self.agenda.next() {

@@ -11,9 +11,9 @@ use jiff::{SignedDuration, Timestamp};
 use super::Planner;
 use crate::{
     backoff::Wake,
-    facts::tracked::{RETELL, Reported, Telling},
+    facts::tracked::{Reported, WRITE_EVERY, Writing},
     lifecycle::{self, known::Next, transition},
-    queue::Room,
+    queue::Context,
     values::{
         Explanation, Key, WaitingReason,
         action::{Action, Task},
@@ -50,19 +50,19 @@ impl Planner {
                 }
                 None => continue,
             };
-            match tracked.hold(&why, now) {
-                // The walk tells only what is new about a line, so the figures of its head are looked at again by the clock.
-                Telling::Said if why.waiting.reason == WaitingReason::NoCapacity => {
-                    self.agenda.set_timer(&key, &mut tracked.turn, Some(now + RETELL));
+            match tracked.writing_of(&why, now) {
+                // The walk reports only what is new about a line, so the figures of its head are looked at again by the clock.
+                Writing::Done if why.waiting.reason == WaitingReason::NoCapacity => {
+                    self.agenda.set_timer(&key, &mut tracked.turn, Some(now + WRITE_EVERY));
                 }
-                Telling::Said => {}
-                Telling::Due => {
+                Writing::Done => {}
+                Writing::Due => {
                     tracked.reported.note(&why);
-                    let task = transition::hold(tracked.sj(), why.waiting, now);
+                    let task = transition::wait(tracked.sj(), why.waiting, now);
                     self.informing.spend(now);
                     self.dispatch(&key, task, actions);
                 }
-                Telling::Later(time) => self.agenda.set_timer(&key, &mut tracked.turn, Some(time)),
+                Writing::NotBefore(time) => self.agenda.set_timer(&key, &mut tracked.turn, Some(time)),
             }
         }
         self.agenda.set_wake(Wake::Informing, self.informing.wake_at());
@@ -80,14 +80,15 @@ impl Planner {
         }
         if let Ok(settings) = &self.settings {
             let starting = self.promises.starting().len();
-            let mut room = Room { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
-            if let Some(why) = self.queue.waiting(key, &mut room, starting) {
+            let mut context =
+                Context { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
+            if let Some(why) = self.queue.waiting(key, &mut context, starting) {
                 return Some(News::Waits(why));
             }
         }
         let known = self.known(key, now)?;
         match lifecycle::next(&known) {
-            Next::Held(waiting, _) => Some(News::Waits(waiting.into())),
+            Next::NotReady(waiting, _) => Some(News::Waits(waiting.into())),
             Next::Inform(transition, _) => Some(News::Other(transition::apply(&known, transition))),
             _ => None,
         }
@@ -100,10 +101,10 @@ const ONE_IN: SignedDuration = SignedDuration::from_millis(200);
 /// What a quiet time saves up: a second's worth.
 const SAVED: SignedDuration = SignedDuration::from_millis(800);
 
-/// Who is still to be told, and the budget for it.
+/// Whose status is to be written, and the budget for it.
 #[derive(Debug, Default)]
 pub(crate) struct Informing {
-    /// By whether they have only reports to tell, and by the time since when their status does not say what it should.
+    /// By whether they have only reports to write, and by the time since when their status does not say what it should.
     due: BTreeSet<(bool, Timestamp, Key)>,
     /// When what was spent so far would have been paid, at an even pace.
     paid: Timestamp,
@@ -121,8 +122,8 @@ impl Informing {
         self.due.insert((false, since, key.clone()));
     }
 
-    /// The status does not tell what the supervisor of a ScavengerJob reported: it is written once there is nothing else to
-    /// tell about anybody.
+    /// The status does not tell what the supervisor of a ScavengerJob reported: it is written once nothing else
+    /// is to be written about anybody.
     pub(super) fn add_last(&mut self, key: &Key, reported: &mut Reported, now: Timestamp) {
         let (last, since) = *reported.due.get_or_insert((true, now));
         self.due.insert((last, since, key.clone()));
@@ -146,7 +147,7 @@ impl Informing {
         self.paid = later(self.paid.max(now), ONE_IN);
     }
 
-    /// When somebody can be told next; none if there is nobody to be told.
+    /// When the next status can be written; none if there is none to be written.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
         (!self.due.is_empty()).then(|| self.allowed())
     }

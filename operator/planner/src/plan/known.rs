@@ -8,7 +8,7 @@ use super::Planner;
 use crate::{
     facts::{
         tracked::{Attachments, Tracked},
-        volumes::ClaimHold,
+        volumes::ClaimWait,
     },
     lifecycle::known::Known,
     values::Key,
@@ -19,12 +19,12 @@ impl Planner {
     /// work in its folder or with its volume. That is no time for which it has waited for capacity.
     pub(super) fn is_held_back(&self, key: &Key) -> bool {
         let Some(sj) = self.seen.get(key).map(Tracked::sj) else { return false };
-        let is_held = || self.folders.user_beside(key).is_some() || self.claim_hold(key).is_some();
+        let is_held = || self.folders.user_beside(key).is_some() || self.claim_wait(key).is_some();
         sj.status.active_attempt().is_none() && (sj.controls.suspend || is_held())
     }
 
-    fn claim_hold(&self, key: &Key) -> Option<ClaimHold> {
-        self.seen.claim_hold(key, self.promises.starting(), self.promises.is_made(key))
+    fn claim_wait(&self, key: &Key) -> Option<ClaimWait> {
+        self.seen.claim_wait(key, self.promises.starting(), self.promises.is_made(key))
     }
 
     /// What is known of a ScavengerJob at `now`.
@@ -60,7 +60,7 @@ impl Planner {
             folder_user: self.folders.user_beside(key),
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !self.capacity.is_ready(node)),
             capacity: &self.capacity,
-            claim_hold: self.claim_hold(key),
+            claim_wait: self.claim_wait(key),
             has_run,
             is_to_blame: !has_run
                 && self.start_failures.blames(&sj.uid, |node| {
@@ -69,7 +69,7 @@ impl Planner {
                     let mut others = self.capacity.all_pool_nodes().filter(|other| other.name != *node);
                     !others.any(|other| placement.is_ok_and(|placement| placement.admits_when_ready(other)))
                 }),
-            supervisor_hold: self.supervisors.hold(&key.namespace, now),
+            no_supervisor: self.supervisors.why_without(&key.namespace, now),
             has_news: tracked.has_news(),
             is_heard: tracked.is_heard(),
             written: tracked.reported.time,

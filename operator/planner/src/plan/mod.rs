@@ -29,7 +29,7 @@ use crate::{
     },
     facts::{
         seen::Seen,
-        tracked::Telling,
+        tracked::Writing,
         volumes::{Folders, Use},
     },
     lifecycle::{
@@ -80,7 +80,7 @@ pub struct Planner {
     asked: BTreeMap<Key, CheckpointRequest>,
     seen_version: u64,
     /// ScavengerJobs that hold capacity that is reserved for others.
-    loans: BTreeSet<Key>,
+    borrowers: BTreeSet<Key>,
     /// True if the queue is to be walked along as soon as there are settings.
     walk_due: bool,
 }
@@ -104,7 +104,7 @@ impl Default for Planner {
             supervisors: Supervisors::default(),
             asked: BTreeMap::new(),
             seen_version: 0,
-            loans: BTreeSet::new(),
+            borrowers: BTreeSet::new(),
             walk_due: false,
         }
     }
@@ -130,11 +130,11 @@ impl Planner {
         let mut ordered = self.interrupt(now, &mut actions);
         // 4. Who starts, and who gives back what was lent.
         let admitted = self.admit(now, &mut actions, &mut ordered);
-        self.follow_loans(now);
+        self.follow_borrowers(now);
         // Those that share a folder with one that starts wait for it from now on.
         looked_at += self.follow_up(now, &mut actions);
         self.agenda.set_wake(Wake::Refusals, self.queue.wake_at(now));
-        // 5. Who is told why it waits: last, since it helps nobody to start.
+        // 5. Whose status says why it waits: last, since it helps nobody to start.
         let informed = self.inform(now, &mut actions);
         let expired = self.promises.expired() - expired;
         let wake_at = self.agenda.wake_at();
@@ -190,9 +190,9 @@ impl Planner {
         self.occupancy.set(key, nodes);
         let was_lent = tracked.sj().status.attempt.as_ref().is_some_and(|attempt| attempt.lent);
         if was_lent && (tracked.sj().ongoing_attempt().is_some() || attachments.bound().next().is_some()) {
-            self.walk_due |= self.loans.insert(key.clone());
+            self.walk_due |= self.borrowers.insert(key.clone());
         } else {
-            self.loans.remove(key);
+            self.borrowers.remove(key);
         }
         if let Some(attempt) = tracked.sj().ongoing_attempt().cloned() {
             let is_starting = tracked.sj().status.phase == Phase::Starting;
@@ -325,23 +325,23 @@ impl Planner {
                 }
                 (None, timer)
             }
-            Next::Held(waiting, timer) => match tracked.hold(&waiting.into(), now) {
-                Telling::Said => (None, timer),
-                Telling::Due => {
+            Next::NotReady(waiting, timer) => match tracked.writing_of(&waiting.into(), now) {
+                Writing::Done => (None, timer),
+                Writing::Due => {
                     self.informing.add(key, &mut tracked.reported, now);
                     (None, timer)
                 }
-                Telling::Later(again) => (None, earlier(timer, Some(again))),
+                Writing::NotBefore(again) => (None, earlier(timer, Some(again))),
             },
             Next::GiveBack(waiting, time) => {
                 tracked.memory.given_back = Some((waiting.clone(), now));
-                let timer = match tracked.hold(&waiting.into(), now) {
-                    Telling::Said => Some(time),
-                    Telling::Due => {
+                let timer = match tracked.writing_of(&waiting.into(), now) {
+                    Writing::Done => Some(time),
+                    Writing::Due => {
                         self.informing.add(key, &mut tracked.reported, now);
                         Some(time)
                     }
-                    Telling::Later(again) => earlier(Some(time), Some(again)),
+                    Writing::NotBefore(again) => earlier(Some(time), Some(again)),
                 };
                 (None, timer)
             }

@@ -161,7 +161,7 @@ impl Planner {
         self.queue.forget_denied(key);
         self.occupancy.set(key, BTreeSet::new());
         self.promises.release(key);
-        self.loans.remove(key);
+        self.borrowers.remove(key);
         self.asked.remove(key);
     }
 

@@ -50,7 +50,7 @@ impl Planner {
             without_supervisor: settings
                 .ok()
                 .and_then(|settings| settings.supervisor.as_ref())
-                .map(|_| self.supervisors.held().collect()),
+                .map(|_| self.supervisors.all().collect()),
             measuring_memory: self.causes.short_nodes.measured.measuring(),
             usage: settings.ok().and_then(|settings| self.node_use.report(settings, &self.capacity, now)),
         }

@@ -1,4 +1,4 @@
-//! Which lines of the queue take part in a walk: those of namespaces and claims that are held probe only, and those that can never
+//! Which lines of the queue take part in a walk: those of namespaces and claims that are blocked probe only, and those that can never
 //! fit stay out until nodes or settings change.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,18 +6,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::{
-    Line, Queue, Room,
+    Context, Line, Queue,
     rank::{Fronts, Lane},
     walk::Walk,
 };
 use crate::{
-    backoff::holds::HoldId,
+    backoff::blocked::BlockId,
     capacity::{Capacity, Traits},
     values::{Demand, Key, Name, Settings, Waiting, WaitingReason},
 };
 
 impl Queue {
-    /// A start with this demand was refused, for a reason that holds its namespace, or the claims without a volume that it
+    /// A start with this demand was refused, for a reason that blocks its namespace, or the claims without a volume that it
     /// mounts.
     pub(crate) fn refuse(
         &mut self,
@@ -31,8 +31,8 @@ impl Queue {
         if waiting.reason == WaitingReason::VolumeUnbound && claims.is_empty() {
             return;
         }
-        if self.holds.refuse(sj, (demand, claims), waiting, now) {
-            self.sort_by_hold(&sj.namespace, capacity);
+        if self.blocked.refuse(sj, (demand, claims), waiting, now) {
+            self.sort_by_block(&sj.namespace, capacity);
         }
         self.changed = true;
     }
@@ -46,85 +46,85 @@ impl Queue {
         capacity: &Capacity,
         now: Timestamp,
     ) {
-        if self.holds.deny(sj, spec_hash, waiting, now) {
-            self.sort_by_hold(&sj.namespace, capacity);
+        if self.blocked.deny(sj, spec_hash, waiting, now) {
+            self.sort_by_block(&sj.namespace, capacity);
         }
         self.changed = true;
     }
 
     /// A ScavengerJob is gone: that admission refused it says nothing any more.
     pub(crate) fn forget_denied(&mut self, sj: &Key) {
-        self.holds.forget_denied(sj);
+        self.blocked.forget_denied(sj);
     }
 
     /// Admission took all that a start of a namespace needs.
     pub(crate) fn taken(&mut self, namespace: &Name, capacity: &Capacity) {
-        if self.holds.taken(namespace) {
-            self.sort_by_hold(namespace, capacity);
+        if self.blocked.taken(namespace) {
+            self.sort_by_block(namespace, capacity);
             self.changed = true;
         }
     }
 
     /// A pod of a namespace ended, or a Job of it is gone: what it took of a quota is free.
     pub(crate) fn freed(&mut self, namespace: &Name, is_job: bool) {
-        self.changed |= self.holds.freed(namespace, is_job);
+        self.changed |= self.blocked.freed(namespace, is_job);
     }
 
     /// A claim has a volume now: nobody that mounts it waits for that any longer.
     pub(crate) fn bound(&mut self, claim: &Key, capacity: &Capacity) {
-        if self.holds.bound(claim) {
-            self.sort_by_hold(&claim.namespace, capacity);
+        if self.blocked.bound(claim) {
+            self.sort_by_block(&claim.namespace, capacity);
             self.changed = true;
         }
     }
 
     /// The ScavengerJobs that start to find out whether their namespace takes them, or whether their claim has a volume.
     pub(crate) fn probes(&self) -> impl Iterator<Item = &Key> {
-        self.holds.probes()
+        self.blocked.probes()
     }
 
     /// True if a ScavengerJob starts to find that out.
     pub(crate) fn is_probe(&self, sj: &Key) -> bool {
-        self.holds.is_probe(sj)
+        self.blocked.is_probe(sj)
     }
 
     /// A probe is over without a refusal; `was_taken` if all of its pods were made.
     pub(crate) fn probed(&mut self, sj: &Key, was_taken: bool, now: Timestamp) {
-        self.changed |= self.holds.probed(sj, was_taken, now);
+        self.changed |= self.blocked.probed(sj, was_taken, now);
     }
 
-    /// True if something of a hold changes by now that had not when this was settled last.
+    /// True if something of a block changes by now that had not when this was settled last.
     pub(crate) fn opens(&self, now: Timestamp) -> bool {
-        self.holds.turns().any(|time| time <= now)
+        self.blocked.turns().any(|time| time <= now)
     }
 
-    /// When something of a hold changes next although nothing is seen until then.
+    /// When something of a block changes next although nothing is seen until then.
     pub(crate) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.holds.turns().filter(|time| *time > now).min()
+        self.blocked.turns().filter(|time| *time > now).min()
     }
 
-    /// Opens the holds whose time has come, finds out who lacks capacity by now, and ends the holds that are of no use any
+    /// Opens the blocks whose time has come, finds out who lacks capacity by now, and ends the blocks that are of no use any
     /// more. Returns the heads of the lines that wait for another reason now.
-    pub(super) fn settle_holds(
+    pub(super) fn settle_blocked(
         &mut self,
         capacity: &Capacity,
         settings: &Settings,
         now: Timestamp,
     ) -> Vec<Key> {
-        let is_waited_for = |id| self.lines.keys().any(|lane| lane.hold == Some(id));
-        let (over, lacking) = self.holds.settle(settings.max_concurrent_starts, is_waited_for, now);
-        let lines_of = |id: HoldId| self.lines.iter().filter(move |(lane, _)| lane.hold == Some(id));
+        let is_waited_for = |id| self.lines.keys().any(|lane| lane.block == Some(id));
+        let (over, lacking) = self.blocked.settle(settings.max_concurrent_starts, is_waited_for, now);
+        let lines_of = |id: BlockId| self.lines.iter().filter(move |(lane, _)| lane.block == Some(id));
         let lines = lacking.into_iter().flat_map(lines_of);
         let heads = lines.filter_map(|(_, line)| line.members.first()).map(|rank| rank.sj()).collect();
         for scope in over {
-            self.holds.end(&scope);
-            self.sort_by_hold(&scope.0, capacity);
+            self.blocked.end(&scope);
+            self.sort_by_block(&scope.0, capacity);
         }
         heads
     }
 
-    /// Moves those of a namespace into the lines of those that are held, or out of them.
-    fn sort_by_hold(&mut self, namespace: &Name, capacity: &Capacity) {
+    /// Moves those of a namespace into the lines of those that are blocked, or out of them.
+    fn sort_by_block(&mut self, namespace: &Name, capacity: &Capacity) {
         let first = Key { namespace: namespace.clone(), name: "".into() };
         let members = self.places.range(first..).take_while(|(sj, _)| sj.namespace == *namespace);
         let members: Vec<_> = members.map(|(sj, (lane, rank))| (sj.clone(), *lane, rank.clone())).collect();
@@ -133,8 +133,8 @@ impl Queue {
             let (sj, lane) = (sj.clone(), *lane);
             let to = *moves.entry((lane, &rank.claims)).or_insert_with(|| {
                 // All of a line ask for the same.
-                let hold = self.holds.over(namespace, capacity.demand(lane.ask), &rank.claims);
-                Lane { hold, ..lane }
+                let block = self.blocked.over(namespace, capacity.demand(lane.ask), &rank.claims);
+                Lane { block, ..lane }
             });
             if to != lane {
                 self.move_to(&sj, to);
@@ -144,29 +144,36 @@ impl Queue {
 
     /// Finds out whether lines can ever fit: of new ones, of those whose pods other nodes let in than before, and of all if
     /// nodes came, went or grew.
-    pub(crate) fn decide_who_never_fits(&mut self, room: &mut Room<'_>, walk: &mut Walk) {
+    pub(crate) fn decide_who_never_fits(&mut self, context: &mut Context<'_>, walk: &mut Walk) {
         let new = std::mem::take(&mut self.new);
-        let epoch = room.capacity.epoch();
-        let most = room.capacity.most_row(room.settings);
-        let readmitted = room.capacity.take_readmitted();
+        let epoch = context.capacity.epoch();
+        let most = context.capacity.most_row(context.settings);
+        let readmitted = context.capacity.take_readmitted();
         if std::mem::replace(&mut self.epoch, epoch) == epoch {
             for ask in readmitted {
                 let first = Lane { ask, ..Lane::default() };
                 for (lane, line) in self.lines.range_mut(first..).take_while(|(lane, _)| lane.ask == ask) {
                     if !new.contains(lane) {
-                        line.decide(*lane, false, &most, room, (&mut self.fronts, &mut self.untold), walk);
+                        line.decide(
+                            *lane,
+                            false,
+                            &most,
+                            context,
+                            (&mut self.fronts, &mut self.unreported),
+                            walk,
+                        );
                     }
                 }
             }
             for lane in &new {
                 if let Some(line) = self.lines.get_mut(lane) {
-                    line.decide(*lane, true, &most, room, (&mut self.fronts, &mut self.untold), walk);
+                    line.decide(*lane, true, &most, context, (&mut self.fronts, &mut self.unreported), walk);
                 }
             }
         } else {
             for (lane, line) in &mut self.lines {
                 let is_new = new.contains(lane);
-                line.decide(*lane, is_new, &most, room, (&mut self.fronts, &mut self.untold), walk);
+                line.decide(*lane, is_new, &most, context, (&mut self.fronts, &mut self.unreported), walk);
             }
         }
     }
@@ -179,14 +186,14 @@ impl Line {
         lane: Lane,
         is_new: bool,
         most: &[i64],
-        room: &mut Room<'_>,
-        (fronts, untold): (&mut Fronts, &mut BTreeSet<Lane>),
+        context: &mut Context<'_>,
+        (fronts, unreported): (&mut Fronts, &mut BTreeSet<Lane>),
         walk: &mut Walk,
     ) {
-        let never = !room.capacity.can_fit(lane.ask, most, room.settings);
+        let never = !context.capacity.can_fit(lane.ask, most, context.settings);
         let traits = match is_new {
-            true => room.capacity.traits(lane.ask),
-            false => Traits { kind: room.capacity.places().kind(lane.ask), ..self.traits },
+            true => context.capacity.traits(lane.ask),
+            false => Traits { kind: context.capacity.places().kind(lane.ask), ..self.traits },
         };
         let Some((head, oldest)) = self.members.first().zip(self.ages.first()) else { return };
         let (was_front, before) = (!is_new && !self.never, std::mem::replace(&mut self.traits, traits));
@@ -205,14 +212,14 @@ impl Line {
             return;
         }
         self.never = never;
-        self.told = None;
+        self.reported = None;
         if never {
-            untold.remove(&lane);
+            unreported.remove(&lane);
         } else {
-            untold.insert(lane);
+            unreported.insert(lane);
         }
         if !is_new {
-            walk.told.extend(self.members.iter().map(|rank| rank.sj()));
+            walk.to_report.extend(self.members.iter().map(|rank| rank.sj()));
         }
     }
 }

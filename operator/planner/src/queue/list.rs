@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Obstacle, Queue, Room};
+use super::{Context, Obstacle, Queue};
 use crate::{
     capacity::{Capacity, promises::Ledger},
     values::{Demand, Explanation, Key, Shortage, Waiting, WaitingReason},
@@ -17,7 +17,7 @@ pub struct QueueEntry<'a> {
     pub interruptions: u32,
     /// Since when it waits: its creation, or its last interruption.
     pub waiting_since: Timestamp,
-    /// The largest share of any of the pool's resources that its namespace holds, in millionths: of equals the one of
+    /// The largest share of any of the pool's resources that its namespace blocks, in millionths: of equals the one of
     /// the smaller share comes first.
     pub namespace_share: i128,
     /// Since when nothing but capacity keeps it.
@@ -56,17 +56,18 @@ impl Queue {
     }
 
     /// Why a ScavengerJob in the queue waits, as far as the last walk found out.
-    pub fn waiting(&self, sj: &Key, room: &mut Room<'_>, starting: usize) -> Option<Explanation> {
+    pub fn waiting(&self, sj: &Key, context: &mut Context<'_>, starting: usize) -> Option<Explanation> {
         let (lane, rank) = self.places.get(sj)?;
         let line = self.lines.get(lane)?;
         if line.never
-            && let Some(shortage) = room.capacity.never_fits(lane.ask, room.settings)
+            && let Some(shortage) = context.capacity.never_fits(lane.ask, context.settings)
         {
             return Some(lacks(WaitingReason::NeverFits, shortage));
         }
-        let lacks_room = |hold| line.told == Some(Obstacle::Room) && self.holds.lacks_capacity(hold);
-        if let Some(hold) = lane.hold.filter(|hold| !lacks_room(*hold))
-            && let Some(waiting) = self.holds.waiting(hold)
+        let lacks_capacity =
+            |block| line.reported == Some(Obstacle::Capacity) && self.blocked.lacks_capacity(block);
+        if let Some(block) = lane.block.filter(|block| !lacks_capacity(*block))
+            && let Some(waiting) = self.blocked.waiting(block)
         {
             return Some(waiting.into());
         }
@@ -74,22 +75,23 @@ impl Queue {
             let message = "queued behind other ScavengerJobs that request the same resources".to_owned();
             return Some(Waiting { reason: WaitingReason::BehindInQueue, message }.into());
         }
-        Some(match line.told {
-            Some(Obstacle::Room) if line.kept_for.is_some() => {
+        Some(match line.reported {
+            Some(Obstacle::Capacity) if line.kept_for.is_some() => {
                 let holder = line.kept_for.as_ref().map_or_else(String::new, Key::to_string);
                 let message = format!(
                     "the capacity that is left is reserved for {holder}, which has waited longer than reserveAfter"
                 );
                 Waiting { reason: WaitingReason::NoCapacity, message }.into()
             }
-            Some(Obstacle::Room) => {
-                let shortage = room.capacity.shortage(lane.ask, room.promises.ledger(), room.settings);
+            Some(Obstacle::Capacity) => {
+                let shortage =
+                    context.capacity.shortage(lane.ask, context.promises.ledger(), context.settings);
                 lacks(WaitingReason::NoCapacity, shortage)
             }
             _ => {
                 let message = format!(
                     "waits for a start slot: {starting} of {} are taken (maxConcurrentStarts{})",
-                    room.settings.max_concurrent_starts,
+                    context.settings.max_concurrent_starts,
                     if lane.failed { "; half of them for ScavengerJobs whose last start failed" } else { "" }
                 );
                 Waiting { reason: WaitingReason::BehindInQueue, message }.into()

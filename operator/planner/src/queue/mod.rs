@@ -1,4 +1,4 @@
-//! Who starts next: the queue of ScavengerJobs that may start, and the walk along it for as long as there is room.
+//! Who starts next: the queue of ScavengerJobs that may start, and the walk along it for as long as there is capacity.
 //!
 //! Order: those that were interrupted most come first (at most 10 counted interruptions), then those that have waited
 //! longest; of several that are equal in both, the one whose namespace has the smaller share of the pool (the largest
@@ -6,12 +6,12 @@
 //! behind it.
 //!
 //! Nobody starves: who has waited long gets a standing reservation ([`reservation`]), and what lies idle for it is lent.
-//! A namespace in which a start was refused by a quota is held ([`crate::backoff::holds`]), and so is a claim without a volume:
+//! A namespace in which a start was refused by a quota is held ([`crate::backoff::blocked`]), and so is a claim without a volume:
 //! those that ask for as much, or mount it, wait in lines of their own.
 //!
 //! A start that fails holds its place among those that start for as long as pods may stay unscheduled. Those whose last
 //! start failed may take half of these places, and try again in the order in which their delays were over, so however
-//! many there are that never get to run, they keep neither the others waiting nor each other. For room they keep their
+//! many there are that never get to run, they keep neither the others waiting nor each other. For capacity they keep their
 //! turn.
 //!
 //! ScavengerJobs with equal demands either all fit or none does, so they wait in one line (and those of them whose last
@@ -33,7 +33,7 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
-    backoff::holds::Holds,
+    backoff::blocked::Blocked,
     capacity::{Capacity, Traits, promises::Promises},
     values::{Demand, Key, ScavengerJob, Settings},
 };
@@ -41,7 +41,7 @@ use rank::{Age, Fronts, Lane, Rank};
 
 pub use list::QueueEntry;
 pub use rank::Starting;
-pub(crate) use reservation::Loan;
+pub(crate) use reservation::Borrower;
 pub use walk::Started;
 
 /// The ScavengerJobs that may start, in lines of equal demand.
@@ -54,14 +54,14 @@ pub struct Queue {
     fronts: Fronts,
     /// Lines about which it is not known yet whether they can ever fit.
     new: BTreeSet<Lane>,
-    /// Lines that can fit and whose head was not told yet why it waits.
-    untold: BTreeSet<Lane>,
+    /// Lines that can fit and whose head does not say yet why it waits.
+    unreported: BTreeSet<Lane>,
     /// The line whose head was looked at again last.
-    retold: Lane,
+    looked_at: Lane,
     /// Epoch of the capacity in which it was last decided who never fits.
     epoch: u64,
     /// Namespaces and claims for which a start was refused.
-    holds: Holds,
+    blocked: Blocked,
     /// The one for which something that is lent is being given back.
     claimant: Option<Key>,
     /// When one whose last start failed was last started.
@@ -79,24 +79,24 @@ struct Line {
     traits: Traits,
     /// True if its demand can never fit.
     never: bool,
-    /// Why its head waits, as far as the head was told.
-    told: Option<Obstacle>,
-    /// For whom the room is kept that its head does not get.
+    /// Why its head waits, as far as its status says.
+    reported: Option<Obstacle>,
+    /// For whom the capacity is kept that its head does not get.
     kept_for: Option<Key>,
 }
 
 /// Why the head of a line does not start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Obstacle {
-    Room,
+    Capacity,
     /// As many start as may at the same time.
     Starts,
     /// Its namespace is held.
-    Hold,
+    Blocked,
 }
 
 /// What is walked through and what is taken from.
-pub struct Room<'a> {
+pub struct Context<'a> {
     /// The nodes.
     pub capacity: &'a mut Capacity,
     /// What is in flight.
@@ -117,9 +117,9 @@ impl Queue {
             Some(_) => self.remove(&sj.key, capacity),
             None => {}
         }
-        let hold = self.holds.over(&sj.key.namespace, demand, &rank.claims);
+        let block = self.blocked.over(&sj.key.namespace, demand, &rank.claims);
         let lane =
-            Lane { ask: capacity.ask(demand), failed: rank.again.is_some(), hold, borrows: rank.borrows };
+            Lane { ask: capacity.ask(demand), failed: rank.again.is_some(), block, borrows: rank.borrows };
         let rank = Arc::new(rank);
         if !self.lines.contains_key(&lane) {
             self.new.insert(lane);
@@ -177,20 +177,20 @@ impl Queue {
         if before.as_ref() == after {
             return;
         }
-        line.told = None;
+        line.reported = None;
         if let Some(before) = &before {
             self.fronts.remove(before.turn, lane, line.traits);
         }
         match after {
             Some(after) if is_front => {
                 self.fronts.insert(after.turn, lane, line.traits);
-                self.untold.insert(lane);
+                self.unreported.insert(lane);
             }
             Some(_) => {}
             None => {
                 self.lines.remove(&lane);
                 self.new.remove(&lane);
-                self.untold.remove(&lane);
+                self.unreported.remove(&lane);
             }
         }
     }
@@ -264,7 +264,7 @@ impl Queue {
             return Err("a line holds members of different kinds".to_owned());
         }
         let is_held = |(sj, (lane, rank)): (&Key, &(Lane, Arc<Rank>))| {
-            lane.hold == self.holds.over(&sj.namespace, capacity.demand(lane.ask), &rank.claims)
+            lane.block == self.blocked.over(&sj.namespace, capacity.demand(lane.ask), &rank.claims)
         };
         if !self.places.iter().all(is_held) {
             return Err("a ScavengerJob is held and its namespace is not, or the other way round".to_owned());

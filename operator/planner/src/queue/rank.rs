@@ -6,7 +6,7 @@
 //!
 //! With many lines most of them need no look in most walks: they ask for more than is left below the threshold, and their
 //! heads know that. So the lines are kept by what they ask for, too, and a walk looks at those only that ask for no more
-//! than is left, at those of which more than capacity decides, and at those whose heads have something to be told.
+//! than is left, at those of which more than capacity decides, and at those whose heads have something to report.
 
 use std::{
     cmp::Reverse,
@@ -16,7 +16,7 @@ use std::{
 use jiff::{SignedDuration, Timestamp};
 
 use crate::{
-    backoff::holds::HoldId,
+    backoff::blocked::BlockId,
     capacity::{Ask, Size, Traits},
     values::{Key, Name, ScavengerJob, Settings},
 };
@@ -24,7 +24,7 @@ use crate::{
 /// More interruptions than this do not advance any further.
 const MAX_COUNTED_INTERRUPTIONS: u32 = 10;
 
-/// Most work that the end of a loan may cost a borrower that does not save when it is stopped.
+/// Most work that giving back may cost a borrower that does not save when it is stopped.
 const MOST_LOST: SignedDuration = SignedDuration::from_mins(10);
 
 /// Longest grace period of a borrower: so long the holder may wait for it.
@@ -67,7 +67,7 @@ pub(super) struct Rank {
 
 impl Rank {
     /// Rank of a ScavengerJob that waits, or the one it started with. It has waited since it was created, or since it was
-    /// last interrupted; a withdrawn attempt costs no place, nor does the end of a loan.
+    /// last interrupted; a withdrawn attempt costs no place, nor does giving back what was lent.
     pub(super) fn of(sj: &ScavengerJob) -> Self {
         let (waiting_since, ready_since) = (sj.waiting_since(), sj.ready_since());
         Self {
@@ -103,14 +103,14 @@ pub(super) fn binds(holder: &Rank, other: &Rank) -> bool {
 pub(super) struct Lane {
     pub(super) ask: Ask,
     pub(super) failed: bool,
-    pub(super) hold: Option<HoldId>,
+    pub(super) block: Option<BlockId>,
     pub(super) borrows: bool,
 }
 
 impl Lane {
     /// True if a start of its members is more likely to fail than others.
     pub(super) fn is_doubtful(self) -> bool {
-        self.failed || self.hold.is_some()
+        self.failed || self.block.is_some()
     }
 }
 
@@ -130,7 +130,7 @@ impl Starting {
     }
 
     /// True if one more of these may start.
-    pub(super) fn has_room_for(self, failed: bool, settings: &Settings) -> bool {
+    pub(super) fn has_slot_for(self, failed: bool, settings: &Settings) -> bool {
         let most = settings.max_concurrent_starts;
         self.all < most && (!failed || self.failed < (most / 2).max(1))
     }

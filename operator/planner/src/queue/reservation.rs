@@ -53,7 +53,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use jiff::Timestamp;
 
 use super::{
-    Queue, Room,
+    Context, Queue,
     rank::{Age, Lane, Rank, binds},
 };
 use crate::{
@@ -68,7 +68,7 @@ pub(crate) struct Reservation {
     pub(super) lane: Lane,
     pub(super) rank: Arc<Rank>,
     pub(super) sj: Key,
-    /// Nodes where room is kept, with the number of pods on each, once somebody wanted to know.
+    /// Nodes where capacity is kept, with the number of pods on each, once somebody wanted to know.
     pub(super) nodes: Option<Vec<(usize, u32)>>,
 }
 
@@ -88,16 +88,16 @@ pub(super) struct Kept<'a> {
 
 impl Queue {
     /// Who has a standing reservation now, longest waiting first.
-    pub(crate) fn reservations(&self, room: &mut Room<'_>) -> Vec<Reservation> {
-        let due = room.now.saturating_sub(room.settings.reserve_after).unwrap_or(Timestamp::MIN);
-        let without_scavengers = room.capacity.free_row_without_scavengers(room.settings);
+    pub(crate) fn reservations(&self, context: &mut Context<'_>) -> Vec<Reservation> {
+        let due = context.now.saturating_sub(context.settings.reserve_after).unwrap_or(Timestamp::MIN);
+        let without_scavengers = context.capacity.free_row_without_scavengers(context.settings);
         let mut oldest: Vec<(&Age, Lane)> = Vec::new();
         for ages in self.fronts.ages() {
             let mut due = ages.take_while(|((since, _), _)| *since <= due);
             oldest.extend(due.find(|(_, lane)| {
                 // Capacity may not be all that is lacking where a namespace is held.
-                lane.hold.is_none_or(|hold| self.holds.lacks_capacity(hold))
-                    && room.capacity.fits_without_scavengers(lane.ask, &without_scavengers)
+                lane.block.is_none_or(|block| self.blocked.lacks_capacity(block))
+                    && context.capacity.fits_without_scavengers(lane.ask, &without_scavengers)
             }));
         }
         oldest.sort_unstable();
@@ -117,9 +117,9 @@ pub(super) fn touched(
     kept: &mut Kept<'_>,
     claim: Option<&Claim>,
     free: &[i64],
-    room: &mut Room<'_>,
+    context: &mut Context<'_>,
 ) -> Option<Key> {
-    if let Some(claim) = claim.filter(|claim| claim.is_touched_by(ask, free, room.capacity)) {
+    if let Some(claim) = claim.filter(|claim| claim.is_touched_by(ask, free, context.capacity)) {
         return Some(claim.sj.clone());
     }
     let free = kept.lent.free(free);
@@ -130,13 +130,13 @@ pub(super) fn touched(
     let binding = kept.reservations[..before_it].iter_mut().filter(|one| one.binds(rank) && !claims_too(one));
     for reservation in binding {
         asks.push(reservation.lane.ask);
-        if room.capacity.places().takes_from(ask, &asks, &free) {
+        if context.capacity.places().takes_from(ask, &asks, &free) {
             return Some(reservation.sj.clone());
         }
         let nodes = reservation.nodes.get_or_insert_with(|| {
-            room.capacity.places().nodes_to_keep(reservation.lane.ask, &kept.lent.rows)
+            context.capacity.places().nodes_to_keep(reservation.lane.ask, &kept.lent.rows)
         });
-        if room.capacity.places().takes_from_nodes(ask, reservation.lane.ask, nodes, &kept.lent.rows) {
+        if context.capacity.places().takes_from_nodes(ask, reservation.lane.ask, nodes, &kept.lent.rows) {
             return Some(reservation.sj.clone());
         }
     }
@@ -145,7 +145,7 @@ pub(super) fn touched(
 
 /// A ScavengerJob that holds capacity that is reserved for another.
 #[derive(Debug)]
-pub struct Loan {
+pub struct Borrower {
     sj: Key,
     /// The one that it started with.
     rank: Rank,
@@ -156,7 +156,7 @@ pub struct Loan {
     is_terminating: bool,
 }
 
-impl Loan {
+impl Borrower {
     /// What this ScavengerJob holds, and what it would lose.
     pub(crate) fn of(
         sj: &ScavengerJob,
@@ -171,7 +171,7 @@ impl Loan {
 /// What is lent now, as far as a reservation binds the borrowers.
 #[derive(Debug, Default)]
 pub(super) struct Lent<'a> {
-    loans: Vec<Counted<'a>>,
+    borrowers: Vec<Counted<'a>>,
     /// What would become free on nodes of the pool, and below the threshold.
     pub(super) rows: Rows,
     total: Vec<i64>,
@@ -179,7 +179,7 @@ pub(super) struct Lent<'a> {
 
 #[derive(Debug)]
 struct Counted<'a> {
-    loan: &'a Loan,
+    borrower: &'a Borrower,
     rows: Rows,
     total: Vec<i64>,
 }
@@ -215,18 +215,23 @@ impl Claim {
 }
 
 impl<'a> Lent<'a> {
-    /// Of the loans those that are lent still. `binds` says whether a reservation binds a rank; none if nothing is reserved.
-    pub(super) fn new(loans: &'a [Loan], binds: Option<impl Fn(&Rank) -> bool>, capacity: &Capacity) -> Self {
+    /// Of the borrowers those to which something is lent still. `binds` says whether a reservation binds a rank; none if nothing is reserved.
+    pub(super) fn new(
+        borrowers: &'a [Borrower],
+        binds: Option<impl Fn(&Rank) -> bool>,
+        capacity: &Capacity,
+    ) -> Self {
         let mut lent = Self::default();
-        let is_lent =
-            |loan: &&Loan| binds.as_ref().is_some_and(|binds| binds(&loan.rank) || loan.is_terminating);
-        for loan in loans.iter().filter(is_lent) {
-            let counted = Counted::new(loan, capacity);
+        let is_lent = |borrower: &&Borrower| {
+            binds.as_ref().is_some_and(|binds| binds(&borrower.rank) || borrower.is_terminating)
+        };
+        for borrower in borrowers.iter().filter(is_lent) {
+            let counted = Counted::new(borrower, capacity);
             add(&mut lent.total, &counted.total);
             for (slot, row) in &counted.rows {
                 add(lent.rows.entry(*slot).or_default(), row);
             }
-            lent.loans.push(counted);
+            lent.borrowers.push(counted);
         }
         lent
     }
@@ -248,15 +253,15 @@ impl<'a> Lent<'a> {
         free: &[i64],
         capacity: &mut Capacity,
     ) -> Option<Return> {
-        let comes_before = |loan: &Loan| match is_holder {
-            true => binds(rank, &loan.rank),
-            false => loan.rank.turn > rank.turn,
+        let comes_before = |borrower: &Borrower| match is_holder {
+            true => binds(rank, &borrower.rank),
+            false => borrower.rank.turn > rank.turn,
         };
-        let counts = |one: &&Counted<'_>| one.loan.is_terminating || comes_before(one.loan);
-        let mut loans: Vec<&Counted<'_>> = self.loans.iter().filter(counts).collect();
+        let counts = |one: &&Counted<'_>| one.borrower.is_terminating || comes_before(one.borrower);
+        let mut borrowers: Vec<&Counted<'_>> = self.borrowers.iter().filter(counts).collect();
         let mut total = Vec::new();
         let mut rows = Rows::new();
-        for one in &loans {
+        for one in &borrowers {
             add(&mut total, &one.total);
             for (slot, row) in &one.rows {
                 add(rows.entry(*slot).or_default(), row);
@@ -267,7 +272,7 @@ impl<'a> Lent<'a> {
             add(&mut all, total);
             capacity.places().is_within(ask, &all)
         };
-        if loans.is_empty() || !is_within(capacity, &total) {
+        if borrowers.is_empty() || !is_within(capacity, &total) {
             return None;
         }
         let wanted = u64::from(capacity.demand(ask).units().1);
@@ -276,9 +281,9 @@ impl<'a> Lent<'a> {
         if now + pods < wanted {
             return None;
         }
-        loans.sort_by(|a, b| b.loan.loss.cmp(&a.loan.loss));
+        borrowers.sort_by(|a, b| b.borrower.loss.cmp(&a.borrower.loss));
         let mut from = Vec::new();
-        for one in loans.into_iter().filter(|one| !one.loan.is_terminating) {
+        for one in borrowers.into_iter().filter(|one| !one.borrower.is_terminating) {
             // What would be left to be given back if this one stayed.
             let mut without = total.clone();
             subtract(&mut without, &one.total);
@@ -295,7 +300,7 @@ impl<'a> Lent<'a> {
                 (total, pods) = (without, left);
                 rows.extend(after);
             } else {
-                from.push(one.loan.sj.clone());
+                from.push(one.borrower.sj.clone());
             }
         }
         from.reverse();
@@ -338,9 +343,9 @@ fn nodes_for(ask: Ask, rows: &Rows, capacity: &Capacity) -> Vec<(usize, u32)> {
 }
 
 impl<'a> Counted<'a> {
-    fn new(loan: &'a Loan, capacity: &Capacity) -> Self {
-        let mut counted = Self { loan, rows: Rows::new(), total: Vec::new() };
-        for (node, amount) in &loan.held {
+    fn new(borrower: &'a Borrower, capacity: &Capacity) -> Self {
+        let mut counted = Self { borrower, rows: Rows::new(), total: Vec::new() };
+        for (node, amount) in &borrower.held {
             let row = node.as_ref().and_then(|node| capacity.row_on(node, amount));
             if let Some((slot, row, of_parts)) = row {
                 add(&mut counted.total, &of_parts);

@@ -5,9 +5,9 @@ use std::{ops::Bound, sync::Arc};
 use jiff::Timestamp;
 
 use super::{
-    Line, Obstacle, Queue, Room,
+    Context, Line, Obstacle, Queue,
     rank::{Lane, Rank, Starting, Turn},
-    reservation::{Claim, Kept, Lent, Loan, Return, touched},
+    reservation::{Borrower, Claim, Kept, Lent, Return, touched},
 };
 use crate::{
     capacity::Ask,
@@ -16,7 +16,7 @@ use crate::{
 
 /// So many heads of lines are looked at again at each walk, in turn, for what they wait for: its numbers change, and to
 /// look at all of them each time would cost more than the walk.
-const RETOLD_PER_WALK: usize = 8;
+const LOOKS_PER_WALK: usize = 8;
 
 /// A line whose demand fits, with the member that holds a standing reservation, or else with its first.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ struct Found {
     failed: Vec<Candidate>,
     /// Those that do not fit, or would touch what is kept for this one.
     passed_over: Vec<(Lane, Option<Key>)>,
-    held: Vec<Lane>,
+    blocked: Vec<Lane>,
 }
 
 impl Found {
@@ -71,9 +71,9 @@ pub struct Walk {
     pub started: Vec<Started>,
     /// Borrowers that have to go, and for whom.
     pub taken_back: Vec<(Key, Key)>,
-    /// Those that wait for another reason than they were told, and some whose reason may have other numbers by now;
+    /// Those that wait for another reason than their status says, and some whose reason may have other numbers by now;
     /// [`Queue::waiting`] says for which.
-    pub told: Vec<Key>,
+    pub to_report: Vec<Key>,
 }
 
 /// One that starts.
@@ -105,14 +105,14 @@ struct Around<'k, 'a> {
 }
 
 impl Around<'_, '_> {
-    fn touched(&mut self, ask: Ask, rank: &Rank, room: &mut Room<'_>) -> Option<Key> {
-        touched(ask, rank, self.kept, self.claim, self.free, room)
+    fn touched(&mut self, ask: Ask, rank: &Rank, context: &mut Context<'_>) -> Option<Key> {
+        touched(ask, rank, self.kept, self.claim, self.free, context)
     }
 }
 
 /// How far a walk has come.
 struct Progress<'a> {
-    loans: &'a [Loan],
+    borrowers: &'a [Borrower],
     /// Those that come before this turn were passed over, and are passed over again.
     from: Option<Turn>,
     /// Made only if somebody fits, or something is lent: until then there is nothing to keep from anybody.
@@ -122,20 +122,25 @@ struct Progress<'a> {
 }
 
 impl Queue {
-    /// Walks along the queue and starts whom there is room for. Room is reserved in the ledger at once, so that the
-    /// next one sees what is left. `starting` ScavengerJobs are starting already, and `loans` tells what is lent.
-    pub fn walk(&mut self, room: &mut Room<'_>, mut starting: Starting, loans: &[Loan]) -> Walk {
+    /// Walks along the queue and starts those for which there is capacity. It is reserved in the ledger at once, so that the
+    /// next one sees what is left. `starting` ScavengerJobs are starting already, and `borrowers` says what is lent.
+    pub fn walk(
+        &mut self,
+        context: &mut Context<'_>,
+        mut starting: Starting,
+        borrowers: &[Borrower],
+    ) -> Walk {
         let mut walk = Walk::default();
-        room.capacity.settle(room.promises.ledger_mut());
-        walk.told = self.settle_holds(room.capacity, room.settings, room.now);
-        // Who is moved because a hold ends is looked at by this walk: it is no reason for another one.
+        context.capacity.settle(context.promises.ledger_mut());
+        walk.to_report = self.settle_blocked(context.capacity, context.settings, context.now);
+        // Who is moved because a block ends is looked at by this walk: it is no reason for another one.
         self.take_changed();
-        self.decide_who_never_fits(room, &mut walk);
-        let mut progress = Progress { loans, from: None, kept: None, claim: None };
-        while starting.has_room_for(false, room.settings) {
+        self.decide_who_never_fits(context, &mut walk);
+        let mut progress = Progress { borrowers, from: None, kept: None, claim: None };
+        while starting.has_slot_for(false, context.settings) {
             let claimant = self.claimant.take_if(|_| progress.claim.is_none());
-            let next = claimant.and_then(|sj| self.next_of_claimant(sj, &mut progress, starting, room));
-            let Some(next) = next.or_else(|| self.next(&mut progress, starting, room, &mut walk)) else {
+            let next = claimant.and_then(|sj| self.next_of_claimant(sj, &mut progress, starting, context));
+            let Some(next) = next.or_else(|| self.next(&mut progress, starting, context, &mut walk)) else {
                 let keeps = progress.kept.as_ref().is_some_and(|kept| !kept.reservations.is_empty());
                 if keeps && progress.from.take().is_some() {
                     // Something may be lent to those that were passed over.
@@ -150,18 +155,18 @@ impl Queue {
                 progress.claim = Some(Claim { lane, sj, back });
                 continue;
             }
-            let nodes = room.capacity.nodes_to_take(lane.ask, rank.failed_starts);
-            let demand = room.capacity.demand(lane.ask).clone();
-            room.promises.admit(&sj, &demand.per_pod, nodes);
-            self.remove(&sj, room.capacity);
-            room.capacity.settle(room.promises.ledger_mut());
+            let nodes = context.capacity.nodes_to_take(lane.ask, rank.failed_starts);
+            let demand = context.capacity.demand(lane.ask).clone();
+            context.promises.admit(&sj, &demand.per_pod, nodes);
+            self.remove(&sj, context.capacity);
+            context.capacity.settle(context.promises.ledger_mut());
             starting.all += 1;
             if lane.is_doubtful() {
                 starting.failed += 1;
-                self.failed_started = Some(room.now);
+                self.failed_started = Some(context.now);
             }
-            if let Some(hold) = lane.hold {
-                self.holds.probe(hold, sj.clone());
+            if let Some(block) = lane.block {
+                self.blocked.probe(block, sj.clone());
             }
             let mut reservations = progress.kept.iter().flat_map(|kept| &kept.reservations);
             if reservations.any(|reservation| reservation.sj == sj) {
@@ -173,15 +178,15 @@ impl Queue {
             }
             walk.started.push(Started { sj, demand, lent_by: next.lent_by });
         }
-        for lane in std::mem::take(&mut self.untold) {
-            self.tell(lane, Obstacle::Starts, &mut walk);
+        for lane in std::mem::take(&mut self.unreported) {
+            self.report(lane, Obstacle::Starts, &mut walk);
         }
-        let behind = (Bound::Excluded(self.retold), Bound::Unbounded);
-        let lines = self.lines.range(behind).chain(self.lines.range(..=self.retold));
-        for (lane, line) in lines.take(RETOLD_PER_WALK) {
-            self.retold = *lane;
-            if line.told == Some(Obstacle::Room) {
-                walk.told.extend(line.members.first().map(|rank| rank.sj()));
+        let behind = (Bound::Excluded(self.looked_at), Bound::Unbounded);
+        let lines = self.lines.range(behind).chain(self.lines.range(..=self.looked_at));
+        for (lane, line) in lines.take(LOOKS_PER_WALK) {
+            self.looked_at = *lane;
+            if line.reported == Some(Obstacle::Capacity) {
+                walk.to_report.extend(line.members.first().map(|rank| rank.sj()));
             }
         }
         walk
@@ -194,22 +199,22 @@ impl Queue {
         sj: Key,
         progress: &mut Progress<'_>,
         starting: Starting,
-        room: &mut Room<'_>,
+        context: &mut Context<'_>,
     ) -> Option<Next> {
         let (lane, rank) = self.places.get(&sj).cloned()?;
-        let is_open = lane.hold.is_none_or(|hold| self.holds.is_open(hold));
-        if !is_open || !starting.has_room_for(lane.is_doubtful(), room.settings) {
+        let is_open = lane.block.is_none_or(|block| self.blocked.is_open(block));
+        if !is_open || !starting.has_slot_for(lane.is_doubtful(), context.settings) {
             return None;
         }
-        let free = room.capacity.free_row(room.promises.ledger(), room.settings);
-        let kept = progress.kept.get_or_insert_with(|| self.kept(progress.loans, room));
-        let returns = if room.capacity.fits(lane.ask, &free) {
+        let free = context.capacity.free_row(context.promises.ledger(), context.settings);
+        let kept = progress.kept.get_or_insert_with(|| self.kept(progress.borrowers, context));
+        let returns = if context.capacity.fits(lane.ask, &free) {
             None
         } else {
             let is_holder = kept.reservations.iter().any(|reservation| reservation.sj == sj);
-            Some(kept.lent.give_back(lane.ask, &rank, is_holder, &free, room.capacity)?)
+            Some(kept.lent.give_back(lane.ask, &rank, is_holder, &free, context.capacity)?)
         };
-        let is_free = touched(lane.ask, &rank, kept, None, &free, room).is_none();
+        let is_free = touched(lane.ask, &rank, kept, None, &free, context).is_none();
         is_free.then_some(Next { lane, sj, rank, returns, lent_by: None })
     }
 
@@ -220,30 +225,30 @@ impl Queue {
         &mut self,
         progress: &mut Progress<'_>,
         starting: Starting,
-        room: &mut Room<'_>,
+        context: &mut Context<'_>,
         walk: &mut Walk,
     ) -> Option<Next> {
-        let free = room.capacity.free_row(room.promises.ledger(), room.settings);
-        let Progress { loans, from, kept, claim } = progress;
+        let free = context.capacity.free_row(context.promises.ledger(), context.settings);
+        let Progress { borrowers, from, kept, claim } = progress;
         let claim = claim.as_ref();
-        if kept.is_none() && !loans.is_empty() {
-            *kept = Some(self.kept(loans, room));
+        if kept.is_none() && !borrowers.is_empty() {
+            *kept = Some(self.kept(borrowers, context));
         }
         let mut found = Found::default();
         let is_ahead = |turn: Turn, lane: Lane| lane.is_doubtful() || from.is_none_or(|from| from <= turn);
-        self.look_at_lines(&mut found, is_ahead, kept.as_ref(), claim.is_some(), &free, room);
+        self.look_at_lines(&mut found, is_ahead, kept.as_ref(), claim.is_some(), &free, context);
         if kept.is_none() && !(found.candidates.is_empty() && found.failed.is_empty()) {
-            *kept = Some(self.kept(loans, room));
+            *kept = Some(self.kept(borrowers, context));
         }
         let mut nothing = Kept::default();
         let kept = kept.as_mut().unwrap_or(&mut nothing);
         // Who has a reservation has its turn even if others of its line come first.
         for one in kept.reservations.iter().filter(|one| is_ahead(one.rank.turn, one.lane)) {
-            let fits = room.capacity.fits(one.lane.ask, &free);
+            let fits = context.capacity.fits(one.lane.ask, &free);
             let returns = if fits || claim.is_some() {
                 None
             } else {
-                kept.lent.give_back(one.lane.ask, &one.rank, true, &free, room.capacity)
+                kept.lent.give_back(one.lane.ask, &one.rank, true, &free, context.capacity)
             };
             if fits || returns.is_some() {
                 let list = found.list(one.lane);
@@ -252,7 +257,7 @@ impl Queue {
                 list.insert(place, Candidate { turn: one.rank.turn, lane: one.lane, holder, returns });
             }
         }
-        let Found { mut candidates, mut failed, mut passed_over, held } = found;
+        let Found { mut candidates, mut failed, mut passed_over, blocked } = found;
         // The one for which something is being given back waits for that, and those of its line with it.
         if let Some(claim) = claim {
             candidates.retain(|one| one.lane != claim.lane);
@@ -261,29 +266,31 @@ impl Queue {
         }
         let mut around = Around { kept, claim, free: &free };
         let mut again = None;
-        if starting.has_room_for(true, room.settings) {
-            again = self.first_of_failed(failed, &mut around, room, &mut passed_over);
+        if starting.has_slot_for(true, context.settings) {
+            again = self.first_of_failed(failed, &mut around, context, &mut passed_over);
         }
-        let has_precedence = self.failed_have_precedence(room);
+        let has_precedence = self.failed_have_precedence(context);
         let first = match again {
             again @ Some(_) if has_precedence => again,
             again => {
-                let best = self.first_in_turn(&candidates, &mut around, room, &mut passed_over);
-                let again = again.filter(|_| best.is_none() || room.settings.max_concurrent_starts > 1);
+                let best = self.first_in_turn(&candidates, &mut around, context, &mut passed_over);
+                let again = again.filter(|_| best.is_none() || context.settings.max_concurrent_starts > 1);
                 // By their turns, as if those whose last start failed waited in the same line.
                 best.into_iter().chain(again).min_by(|a, b| a.order().cmp(&b.order()))
             }
         };
         let first = match first {
-            None if starting.leaves_a_slot(room.settings) => self.first_borrower(&passed_over, &around, room),
+            None if starting.leaves_a_slot(context.settings) => {
+                self.first_borrower(&passed_over, &around, context)
+            }
             first => first,
         };
-        for lane in held {
-            self.tell(lane, Obstacle::Hold, walk);
+        for lane in blocked {
+            self.report(lane, Obstacle::Blocked, walk);
         }
         for (lane, holder) in passed_over {
             self.note(lane, |line| line.kept_for = holder);
-            self.tell(lane, Obstacle::Room, walk);
+            self.report(lane, Obstacle::Capacity, walk);
         }
         first.map(|Best { lane, rank, returns, lent_by, .. }| Next {
             lane,
@@ -303,23 +310,23 @@ impl Queue {
         kept: Option<&Kept<'_>>,
         is_claimed: bool,
         free: &[i64],
-        room: &mut Room<'_>,
+        context: &mut Context<'_>,
     ) {
         // What is lent counts as free where something may be given back.
         let most = match kept {
-            Some(kept) => room.capacity.size(&kept.lent.free(free)),
-            None => room.capacity.size(free),
+            Some(kept) => context.capacity.size(&kept.lent.free(free)),
+            None => context.capacity.size(free),
         };
         let to_look_at = self.fronts.to_look_at(most).into_iter();
         for (turn, lane) in to_look_at.filter(|(turn, lane)| is_ahead(*turn, *lane)) {
-            if lane.hold.is_some_and(|hold| !self.holds.is_open(hold)) {
-                found.held.push(lane);
+            if lane.block.is_some_and(|block| !self.blocked.is_open(block)) {
+                found.blocked.push(lane);
                 continue;
             }
             let mut returns = None;
-            if !room.capacity.fits(lane.ask, free) {
+            if !context.capacity.fits(lane.ask, free) {
                 let kept = kept.filter(|_| !is_claimed);
-                returns = kept.and_then(|kept| self.owed(lane, kept, free, room));
+                returns = kept.and_then(|kept| self.owed(lane, kept, free, context));
                 if returns.is_none() {
                     found.passed_over.push((lane, None));
                     continue;
@@ -330,18 +337,18 @@ impl Queue {
     }
 
     /// What is kept now, and lent.
-    fn kept<'a>(&self, loans: &'a [Loan], room: &mut Room<'_>) -> Kept<'a> {
-        let reservations = self.reservations(room);
+    fn kept<'a>(&self, borrowers: &'a [Borrower], context: &mut Context<'_>) -> Kept<'a> {
+        let reservations = self.reservations(context);
         let binds = |rank: &Rank| reservations.iter().any(|one| one.binds(rank));
-        let lent = Lent::new(loans, (!reservations.is_empty()).then_some(binds), room.capacity);
+        let lent = Lent::new(borrowers, (!reservations.is_empty()).then_some(binds), context.capacity);
         Kept { reservations, lent }
     }
 
     /// What has to be given back so that the head of a line fits that comes before everybody who has a reservation.
-    fn owed(&self, lane: Lane, kept: &Kept<'_>, free: &[i64], room: &mut Room<'_>) -> Option<Return> {
+    fn owed(&self, lane: Lane, kept: &Kept<'_>, free: &[i64], context: &mut Context<'_>) -> Option<Return> {
         let rank = self.lines.get(&lane)?.members.first()?;
         let is_bound = kept.reservations.iter().any(|reservation| reservation.binds(rank));
-        if is_bound { None } else { kept.lent.give_back(lane.ask, rank, false, free, room.capacity) }
+        if is_bound { None } else { kept.lent.give_back(lane.ask, rank, false, free, context.capacity) }
     }
 
     /// The first of those that a reservation keeps from starting to which what is reserved may be lent.
@@ -349,14 +356,15 @@ impl Queue {
         &self,
         passed_over: &[(Lane, Option<Key>)],
         around: &Around<'_, '_>,
-        room: &mut Room<'_>,
+        context: &mut Context<'_>,
     ) -> Option<Best> {
         passed_over.iter().find_map(|(lane, holder)| {
             let holder = holder.as_ref().filter(|_| lane.borrows && !lane.is_doubtful())?;
             let rank = self.lines.get(lane)?.members.first()?.clone();
-            let is_claimed =
-                around.claim.is_some_and(|claim| claim.is_touched_by(lane.ask, around.free, room.capacity));
-            let fits = room.capacity.fits(lane.ask, around.free);
+            let is_claimed = around
+                .claim
+                .is_some_and(|claim| claim.is_touched_by(lane.ask, around.free, context.capacity));
+            let fits = context.capacity.fits(lane.ask, around.free);
             (fits && !is_claimed).then(|| Best {
                 turn: rank.turn,
                 share: 0,
@@ -371,10 +379,10 @@ impl Queue {
     /// True if those whose last start failed come before all others now. Where several may start, half of the slots is
     /// theirs. Where only one may, half of the time is: each start that fails takes as long as pods may stay
     /// unscheduled, and for as long again the others come first.
-    fn failed_have_precedence(&self, room: &Room<'_>) -> bool {
-        let until = |started| later(started, room.settings.pending_timeout.saturating_mul(2));
-        room.settings.max_concurrent_starts == 1
-            && self.failed_started.is_none_or(|started| until(started) <= room.now)
+    fn failed_have_precedence(&self, context: &Context<'_>) -> bool {
+        let until = |started| later(started, context.settings.pending_timeout.saturating_mul(2));
+        context.settings.max_concurrent_starts == 1
+            && self.failed_started.is_none_or(|started| until(started) <= context.now)
     }
 
     /// Of those whose last start failed, the one whose delay was over first and that touches no reservation.
@@ -382,23 +390,23 @@ impl Queue {
         &self,
         candidates: Vec<Candidate>,
         around: &mut Around<'_, '_>,
-        room: &mut Room<'_>,
+        context: &mut Context<'_>,
         passed_over: &mut Vec<(Lane, Option<Key>)>,
     ) -> Option<Best> {
         let mut ranks: Vec<(Option<Timestamp>, Arc<Rank>, Candidate)> = Vec::new();
         for candidate in candidates {
             let Candidate { lane, holder, .. } = &candidate;
             let head = || self.lines.get(lane)?.members.first().cloned();
-            let probes_since = lane.hold.and_then(|hold| self.holds.open_since(hold));
+            let probes_since = lane.block.and_then(|block| self.blocked.open_since(block));
             let rank = holder.clone().or_else(head);
             ranks.extend(rank.map(|rank| (rank.again.max(probes_since), rank, candidate)));
         }
         ranks.sort_by(|a, b| (a.0, &a.1, a.2.lane).cmp(&(b.0, &b.1, b.2.lane)));
         for (_, rank, Candidate { lane, returns, .. }) in ranks {
-            match around.touched(lane.ask, &rank, room) {
+            match around.touched(lane.ask, &rank, context) {
                 Some(holder) => passed_over.push((lane, Some(holder))),
                 None => {
-                    let share = room.capacity.dominant_share(&rank.namespace, room.promises.ledger());
+                    let share = context.capacity.dominant_share(&rank.namespace, context.promises.ledger());
                     return Some(Best { turn: rank.turn, share, lane, rank, returns, lent_by: None });
                 }
             }
@@ -412,7 +420,7 @@ impl Queue {
         &self,
         candidates: &[Candidate],
         around: &mut Around<'_, '_>,
-        room: &mut Room<'_>,
+        context: &mut Context<'_>,
         passed_over: &mut Vec<(Lane, Option<Key>)>,
     ) -> Option<Best> {
         let mut best: Option<Best> = None;
@@ -422,11 +430,11 @@ impl Queue {
             }
             let firsts = self.lines.get(lane).filter(|_| holder.is_none()).into_iter().flat_map(Line::firsts);
             for rank in firsts.chain(holder) {
-                if let Some(kept_for) = around.touched(lane.ask, rank, room) {
+                if let Some(kept_for) = around.touched(lane.ask, rank, context) {
                     passed_over.extend(holder.is_none().then_some((*lane, Some(kept_for))));
                     continue;
                 }
-                let share = room.capacity.dominant_share(&rank.namespace, room.promises.ledger());
+                let share = context.capacity.dominant_share(&rank.namespace, context.promises.ledger());
                 let (rank, returns) = (rank.clone(), returns.clone());
                 let one = Best { turn: *turn, share, lane: *lane, rank, returns, lent_by: None };
                 if best.as_ref().is_none_or(|best| one.order() < best.order()) {
@@ -437,11 +445,11 @@ impl Queue {
         best
     }
 
-    fn tell(&mut self, lane: Lane, obstacle: Obstacle, walk: &mut Walk) {
-        let Some(line) = self.lines.get(&lane).filter(|line| line.told != Some(obstacle)) else { return };
-        walk.told.extend(line.members.first().map(|rank| rank.sj()));
-        self.untold.remove(&lane);
-        self.note(lane, |line| line.told = Some(obstacle));
+    fn report(&mut self, lane: Lane, obstacle: Obstacle, walk: &mut Walk) {
+        let Some(line) = self.lines.get(&lane).filter(|line| line.reported != Some(obstacle)) else { return };
+        walk.to_report.extend(line.members.first().map(|rank| rank.sj()));
+        self.unreported.remove(&lane);
+        self.note(lane, |line| line.reported = Some(obstacle));
     }
 
     /// Changes what is known of the head of a line.
@@ -459,7 +467,7 @@ impl Line {
     /// True if its head knows that it waits for capacity, and that is kept for nobody: as long as its demand does not fit
     /// below the threshold, another look changes nothing.
     pub(super) fn is_settled(&self) -> bool {
-        self.told == Some(Obstacle::Room) && self.kept_for.is_none()
+        self.reported == Some(Obstacle::Capacity) && self.kept_for.is_none()
     }
 
     /// Of those that have the turn of the head, the first of each namespace.

@@ -20,7 +20,7 @@ pub struct Report {
     pub ordered: Vec<Ordered>,
     /// ScavengerJobs that were admitted, in their order.
     pub admitted: Vec<Key>,
-    /// How many ScavengerJobs are told why they wait, by a write of their status.
+    /// Of how many ScavengerJobs the status is written to say why they wait.
     pub informed: usize,
     /// How many promises were given back because the write of a start got no answer for too long.
     pub expired: u64,
@@ -51,7 +51,7 @@ pub struct PoolReport<'a> {
     /// Since when the deletion of a ScavengerJob that takes longest is under way.
     pub longest_deletion: Option<Timestamp>,
     /// Pending ordinary pods for which nothing is interrupted because some of their constraints cannot be evaluated, with
-    /// these constraints. Empty unless the operator makes room for pods.
+    /// these constraints. Empty unless the operator frees capacity for pods.
     pub unsupported_pods: Vec<(&'a Key, &'a [Name])>,
     /// Nodes that a new pod of a ScavengerJob must not go to now.
     pub nodes_to_avoid: &'a BTreeSet<Name>,

@@ -316,9 +316,9 @@ pub enum Observation {
 /// began are through before others begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// Somebody waits for the room.
+    /// Somebody waits for the capacity.
     Stops,
-    /// The end of an attempt: it gives room back.
+    /// The end of an attempt: it gives capacity back.
     Ends,
     /// The Job of an attempt.
     Creates,

@@ -33,7 +33,7 @@ pub struct Pod {
     pub deferred_resize: Option<Resources>,
     /// Where it is bound.
     pub node: Option<Name>,
-    /// Where the scheduler makes room for it.
+    /// Where the scheduler frees capacity for it.
     pub nominated_node: Option<Name>,
     /// Where it may go.
     pub placement: Placement,

@@ -107,17 +107,17 @@ impl Resources {
         self.map(|_, amount| amount.saturating_mul(count))
     }
 
-    /// The first resource of which this is more than `room`; none if it fits.
+    /// The first resource of which this is more than `free`; none if it fits.
     #[must_use]
-    pub fn exceeds<'a>(&'a self, room: &Self) -> Option<&'a str> {
-        self.iter().find(|(name, amount)| *amount > 0 && *amount > room.get(name)).map(|(name, _)| name)
+    pub fn exceeds<'a>(&'a self, free: &Self) -> Option<&'a str> {
+        self.iter().find(|(name, amount)| *amount > 0 && *amount > free.get(name)).map(|(name, _)| name)
     }
 
-    /// True if this and `beside` fit into `room` together, as far as this asks for anything.
+    /// True if this and `beside` fit into `free` together, as far as this asks for anything.
     #[must_use]
-    pub fn fits_beside(&self, beside: &Self, room: &Self) -> bool {
+    pub fn fits_beside(&self, beside: &Self, free: &Self) -> bool {
         self.iter()
-            .all(|(name, amount)| amount <= 0 || amount <= room.get(name).saturating_sub(beside.get(name)))
+            .all(|(name, amount)| amount <= 0 || amount <= free.get(name).saturating_sub(beside.get(name)))
     }
 
     /// Larger of both, resource by resource.
@@ -327,8 +327,6 @@ mod tests {
         assert_eq!(cpu(-250).to_string(), "-0.25 cpu");
         assert_eq!(Resources::default().to_string(), "nothing");
     }
-
-    use super::*;
 
     #[test]
     fn weights_are_per_core_gib_and_unit() {

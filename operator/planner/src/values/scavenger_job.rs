@@ -249,7 +249,7 @@ pub struct ScavengerJobStatus {
     pub observed_saves: Option<ObservedSaves>,
     /// The newest times it started to run.
     pub start_times: Vec<Timestamp>,
-    /// The newest times it was interrupted, without those that ended a loan ([`Reason::Reclaimed`]).
+    /// The newest times it was interrupted, without those that took back what was lent ([`Reason::Reclaimed`]).
     pub interruption_times: Vec<Timestamp>,
     /// Why it failed; none unless it did.
     #[serde(default)]
@@ -305,7 +305,7 @@ pub struct Attempt {
     pub job_uid: Option<Name>,
     /// Generation of the spec it runs with.
     pub generation: i64,
-    /// What it runs with, as far as room is concerned.
+    /// What it runs with, as far as capacity is concerned.
     pub demand: Arc<Demand>,
     /// Index of its PriorityClass.
     pub priority_class: u32,

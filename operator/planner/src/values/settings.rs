@@ -42,13 +42,13 @@ pub struct Settings {
     pub refusal_grace: SignedDuration,
     /// Wait after an interruption.
     pub interruption_backoff: SignedDuration,
-    /// After this time of waiting room is kept for a ScavengerJob.
+    /// After this time of waiting capacity is kept for a ScavengerJob.
     pub reserve_after: SignedDuration,
     /// Steps of the running priority.
     pub priority_steps: i32,
     /// What a second of each resource is worth.
     pub weights: Weights,
-    /// When ScavengerJobs make room before anybody asks for it, as it holds now.
+    /// When ScavengerJobs free capacity before anybody asks for it, as it holds now.
     pub headroom: Headroom,
     /// Windows of time with other thresholds; none if the same hold all the time.
     #[serde(default)]
@@ -59,7 +59,7 @@ pub struct Settings {
     /// Nodes with thresholds of their own: the first group whose labels a node has.
     #[serde(default)]
     pub node_groups: Vec<NodeGroup>,
-    /// Who makes room for an ordinary pod that finds none.
+    /// Who frees capacity for an ordinary pod that finds none.
     pub preemption_mode: PreemptionMode,
     /// True while nothing starts.
     pub paused: bool,
@@ -93,7 +93,7 @@ impl Settings {
     }
 }
 
-/// Who makes room for a pending ordinary pod.
+/// Who frees capacity for a pending ordinary pod.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PreemptionMode {
     /// kube-scheduler, by priority and age.
@@ -174,7 +174,7 @@ pub struct Filling {
     pub headroom: Headroom,
 }
 
-/// When ScavengerJobs go so that others find room at once.
+/// When ScavengerJobs go so that others find capacity at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Headroom {
     /// For cpu, memory and pods: above this share ScavengerJobs go; never if none. A share of 1 is never passed by

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use scavenger_planner::{
     fixtures::{at, node, pod, settings, sj},
-    internals::{Capacity, Promises, Queue, Room, Starting},
+    internals::{Capacity, Context, Promises, Queue, Starting},
     resources::Resources,
     values::{Key, Node, Phase, ScavengerJob, WaitingReason},
 };
@@ -137,7 +137,7 @@ proptest! {
             queue.insert(sj, demand, &mut capacity);
         }
         let mut room =
-            Room { capacity: &mut capacity, promises: &mut promises, settings: &settings, now: at(30) };
+            Context { capacity: &mut capacity, promises: &mut promises, settings: &settings, now: at(30) };
         let walk = queue.walk(&mut room, Starting { all: world.starting, failed: 0 }, &[]);
         let (started, waiting) = slowly(&world);
         let walked: Vec<Key> = walk.started.iter().map(|started| started.sj.clone()).collect();
@@ -147,9 +147,9 @@ proptest! {
             // Whoever is not the head of its line is told to wait behind it.
             let head = said != Some(WaitingReason::BehindInQueue) || *reason == WaitingReason::BehindInQueue;
             prop_assert!(said == Some(*reason) || said == *also || !head, "{} is told {:?} instead of {:?}", key, said, reason);
-            prop_assert!(head || !walk.told.contains(key), "{} is told although it is no head", key);
+            prop_assert!(head || !walk.to_report.contains(key), "{} is told although it is no head", key);
         }
-        let heads = |(key, (reason, _)): &(&Key, &Reasons)| *reason != WaitingReason::NeverFits && walk.told.contains(key);
+        let heads = |(key, (reason, _)): &(&Key, &Reasons)| *reason != WaitingReason::NeverFits && walk.to_report.contains(key);
         let demands: std::collections::BTreeSet<_> = waiting
             .iter()
             .filter(|(_, (reason, _))| *reason != WaitingReason::NeverFits)
