@@ -8,9 +8,9 @@
 //! |---|---|---|
 //! | What is next for a ScavengerJob? | `lifecycle/mod.rs` | `next` |
 //! | What keeps a ScavengerJob from starting, apart from capacity? | `lifecycle/waiting.rs` | `next` |
-//! | Why does a ScavengerJob in the queue wait? | `queue/list.rs` | `Queue::waiting` |
+//! | Why does a ScavengerJob in the queue wait? | `queue/lines.rs` | `Queue::waiting` |
 //! | Which ScavengerJob starts next? | `queue/walk.rs` | `Queue::walk` |
-//! | In which order do ScavengerJobs wait? | `queue/list.rs` | `Queue::in_order` |
+//! | In which order do ScavengerJobs wait? | `queue/lines.rs` | `Queue::in_order` |
 //! | In which namespaces are starts refused, and which ScavengerJob tries again? | `backoff/blocked.rs` | `Blocked::settle` |
 //! | Which ScavengerJob may use capacity that is reserved for another? | `queue/rank.rs` | `may_borrow` |
 //! | For which ScavengerJob is capacity reserved? | `queue/reservation.rs` | `Queue::reservations` |
@@ -23,7 +23,7 @@
 //! | What are ordinary pods of a node expected to use? | `node_use/mod.rs` | `NodeUse::account` |
 //! | How is a node counted by use? | `capacity/nodes.rs` | `Capacity::counted_on` |
 //! | When is a node no longer counted by use? | `node_use/breaker.rs` | `Breaker::see` |
-//! | On which nodes does a Job keep its pods? | `values/placement.rs` | `Confinement::to_pool` |
+//! | On which nodes does a Job keep its pods? | `values/confinement.rs` | `Confinement::to_pool` |
 //! | Which nodes must a new pod of a ScavengerJob not go to? | `capacity/nodes.rs` | `Capacity::nodes_to_avoid` |
 //! | Which nodes do the volumes of a ScavengerJob allow? | `facts/volumes.rs` | `Volumes::place_sj` |
 //! | When does a ScavengerJob wait for a volume that is in use? | `facts/volumes.rs` | `Volumes::keeps_waiting` |
@@ -59,7 +59,7 @@
 //! | What frees capacity while no operator works? | `plan/guard.rs` | `relieve` |
 //! | What does a refusal by the API server mean? | `faults/refusal.rs` | `judge` |
 //! | What becomes of a start that admission refuses? | `lifecycle/starting.rs` | `denied` |
-//! | Which status is written first, when many only inform? | `plan/inform.rs` | `Informing::next` |
+//! | Which status is written first, when many only inform? | `report/mod.rs` | `Informing::next` |
 //! | Which action is carried out first while many wait? | `values/action.rs` | `Urgency::of` |
 //!
 //! The state has owners, each with private fields: what was seen (`facts/`), capacity and what is promised to starts in

@@ -39,14 +39,13 @@ use crate::{
     },
     node_use::NodeUse,
     queue::Queue,
-    report::Report,
+    report::{Informing, Report},
     values::{
         CheckpointRequest, Key, Name, Phase, Reason, Settings,
         action::{Action, Ordered, Task},
         earlier,
     },
 };
-use inform::Informing;
 
 /// What is to be done now.
 #[derive(Debug, Default)]
@@ -137,6 +136,7 @@ impl Planner {
         // 5. Whose status says why it waits: last, since it helps nobody to start.
         let informed = self.inform(now, &mut actions);
         let expired = self.promises.expired() - expired;
+        // 6. When to plan again if nothing is seen until then.
         let wake_at = self.agenda.wake_at();
         Plan { actions, report: Report { looked_at, ordered, admitted, informed, expired }, wake_at }
     }

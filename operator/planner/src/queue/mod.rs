@@ -20,7 +20,6 @@
 //! ([`rank::Fronts`]), however many ScavengerJobs and nodes there are.
 
 mod lines;
-mod list;
 mod rank;
 mod reservation;
 mod walk;
@@ -39,7 +38,7 @@ use crate::{
 };
 use rank::{Age, Fronts, Lane, Rank};
 
-pub use list::QueueEntry;
+pub use lines::QueueEntry;
 pub use rank::Starting;
 pub(crate) use reservation::Borrower;
 pub use walk::Started;

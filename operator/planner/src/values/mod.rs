@@ -1,6 +1,7 @@
 //! The cluster as the planner sees it, in plain types. The operator turns API objects into these.
 
 pub mod action;
+mod confinement;
 mod placement;
 mod pod;
 mod reports;
@@ -14,9 +15,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub use action::Observation;
+pub use confinement::Confinement;
 pub(crate) use placement::Named;
 pub use placement::{
-    Access, Confinement, Expression, Node, NodeTerm, Operator, Placement, Taint, Toleration, Usage, Volume,
+    Access, Expression, Node, NodeTerm, Operator, Placement, Taint, Toleration, Usage, Volume,
 };
 pub(crate) use pod::tells_of_loss;
 pub use pod::{Container, Pod, PodPhase};
