@@ -196,7 +196,6 @@ impl Turn {
         self.timer.take_if(|time| *time <= now);
     }
 
-    /// True while an action for it is under way.
     pub(crate) fn is_under_way(&self) -> bool {
         self.under_way
     }

@@ -92,7 +92,7 @@ impl Supervisors {
 /// For how long a namespace is counted by requests after a start was refused.
 const TIME: SignedDuration = SignedDuration::from_hours(1);
 
-/// See the module.
+/// Namespaces whose ScavengerJobs are counted by requests for a while.
 #[derive(Debug)]
 pub(crate) struct ByRequests(Timed<Name>);
 
@@ -125,7 +125,6 @@ impl ByRequests {
         self.0.begin(namespace.clone(), now, |_| String::new());
     }
 
-    /// Namespaces whose time is over.
     pub(crate) fn take_over(&mut self, now: Timestamp) -> BTreeSet<Name> {
         self.0.take_over(now)
     }

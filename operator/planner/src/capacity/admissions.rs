@@ -271,7 +271,6 @@ impl Namings {
         }
     }
 
-    /// All placements that may admit a node.
     pub(super) fn that_may_admit(&self, node: &Node) -> impl Iterator<Item = usize> {
         let by_label = node.labels.iter().filter_map(|(key, value)| self.labels.get(key)?.get(value));
         by_label.chain(self.nodes.get(&node.name)).chain([&self.others]).flatten().copied()

@@ -57,7 +57,7 @@ pub(crate) struct Ask(usize);
 /// So many parts of the pool have a threshold of their own; who reaches another is counted in the whole.
 const MOST_PARTS: usize = 64;
 
-/// See the module.
+/// What demands find on the nodes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Places {
     columns: Columns,

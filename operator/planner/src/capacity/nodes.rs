@@ -49,7 +49,6 @@ impl Capacity {
         self.scavenger_pods(node).any(|pod| pod.holds != pod.requests)
     }
 
-    /// What ordinary pods request on a node.
     pub(crate) fn requested_by_ordinary(&self, node: &Name) -> Resources {
         self.nodes.get(node).map(|entry| entry.ordinary.clone()).unwrap_or_default()
     }

@@ -14,7 +14,7 @@ use crate::values::{
     resources::{Resources, Share, Thresholds},
 };
 
-/// See the module. The default is that of a node that is gone.
+/// How a node stands. The default is that of a node that is gone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct NodeState {
     counts: Counts,

@@ -137,7 +137,7 @@ impl Own {
     }
 }
 
-/// See the module.
+/// The sums of every scope.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Totals {
     pub(super) pool: Sums,
@@ -206,7 +206,7 @@ pub(super) fn taints(node: &Node) -> Vec<Taint> {
     taints
 }
 
-/// See the module.
+/// The nodes of the pool by their taints.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Groups {
     numbers: BTreeMap<Vec<Taint>, usize>,

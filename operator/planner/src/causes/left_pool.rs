@@ -10,10 +10,7 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use super::pool::{Cause, Pool};
-use crate::{
-    lifecycle::loss::Loss,
-    values::{Key, Name, Node, Reason, Settings, earlier, later},
-};
+use crate::values::{Name, Node, Reason, Settings, earlier, later};
 
 /// How long a node is outside before anybody there is interrupted.
 pub(crate) const GRACE: SignedDuration = SignedDuration::from_secs(60);
@@ -71,19 +68,11 @@ impl Cause for LeftPool {
             self.wake_at = earlier(self.wake_at, Some(next));
             return;
         }
-        let mut holders: Vec<(Loss, Key, String)> = Vec::new();
-        for (name, _) in due() {
-            let Some(load) = pool.capacity.node(name) else { continue };
-            let message = message(load.node, pool.settings);
-            for sj in pool.scavenger_jobs_on(name).into_keys() {
-                if let Some(loss) = pool.loss_of(sj) {
-                    holders.push((loss, sj.clone(), message.clone()));
-                }
-            }
-        }
-        holders.sort();
-        // One that has pods on several such nodes goes once.
-        holders.dedup_by(|a, b| a.1 == b.1);
+        let nodes = due().filter_map(|(name, _)| {
+            let node = pool.capacity.node(name)?.node;
+            Some((name, message(node, pool.settings)))
+        });
+        let holders = pool.losers_on(nodes);
         let round = (holders.len() / ONE_OF).max(AT_LEAST);
         if !holders.is_empty() {
             let next = later(now, ROUND);

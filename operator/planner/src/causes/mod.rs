@@ -28,7 +28,6 @@ use pending_resize::PendingResizes;
 use pool::{Cause, Needs, Pool};
 use short_nodes::ShortNodes;
 
-/// Every cause.
 #[derive(Debug, Default)]
 pub(crate) struct Causes {
     drain: Drain,

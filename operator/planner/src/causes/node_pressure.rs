@@ -4,10 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::pool::{Cause, Needs, Pool};
-use crate::{
-    lifecycle::loss::Loss,
-    values::{Key, Name, Node, Reason},
-};
+use crate::values::{Name, Node, Reason};
 
 /// The nodes that report a pressure condition, and which.
 #[derive(Debug, Default)]
@@ -36,18 +33,9 @@ impl Cause for NodePressure {
     }
 
     fn order(&mut self, pool: &mut Pool<'_>) {
-        let mut holders: Vec<(Loss, Key, String)> = Vec::new();
-        for (node, pressure) in &self.pressed {
-            for sj in pool.scavenger_jobs_on(node).into_keys() {
-                if let Some(loss) = pool.loss_of(sj) {
-                    holders.push((loss, sj.clone(), format!("node {node} reports {pressure}")));
-                }
-            }
-        }
-        holders.sort();
-        // One that has pods on several such nodes goes once.
-        holders.dedup_by(|a, b| a.1 == b.1);
-        for (_, sj, message) in holders {
+        let pressed = self.pressed.iter();
+        let pressed = pressed.map(|(node, pressure)| (node, format!("node {node} reports {pressure}")));
+        for (_, sj, message) in pool.losers_on(pressed) {
             pool.order(&sj, Reason::NodePressure, message);
         }
     }

@@ -58,7 +58,6 @@ impl PendingResizes {
         }
     }
 
-    /// Forgets a pod.
     pub(crate) fn forget(&mut self, pod: &Key) {
         self.resizes.remove(pod);
     }

@@ -129,6 +129,24 @@ impl Pool<'_> {
         scavenger_jobs
     }
 
+    /// The ScavengerJobs that have pods on these nodes and stay, each once, those that lose least first, with the message of the
+    /// node.
+    pub(crate) fn losers_on<'n>(
+        &self,
+        nodes: impl Iterator<Item = (&'n Name, String)>,
+    ) -> Vec<(Loss, Key, String)> {
+        let mut losers: Vec<(Loss, Key, String)> = Vec::new();
+        for (node, message) in nodes {
+            for sj in self.scavenger_jobs_on(node).into_keys() {
+                losers.extend(self.loss_of(sj).map(|loss| (loss, sj.clone(), message.clone())));
+            }
+        }
+        losers.sort();
+        // One that has pods on several of them goes once.
+        losers.dedup_by(|a, b| a.1 == b.1);
+        losers
+    }
+
     /// What is left on a node once all that is terminating is gone, and the ScavengerJobs there that stay, with what they
     /// hold there; none if there is no such node.
     pub(super) fn left_on(&self, node: &Name) -> Option<(Resources, BTreeMap<&Key, Resources>)> {

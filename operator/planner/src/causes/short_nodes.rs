@@ -57,7 +57,6 @@ const TARGET: f64 = 0.85;
 /// How long a measurement says something about a node that is not measured any more.
 const KEEP: SignedDuration = SignedDuration::from_mins(5);
 
-/// The nodes that are short of something.
 #[derive(Debug, Default)]
 pub(crate) struct ShortNodes {
     pub(crate) measured: MeasuredMemory,

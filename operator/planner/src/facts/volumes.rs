@@ -275,7 +275,6 @@ impl Volumes {
         pod.unjudged.extend(unbound);
     }
 
-    /// Forgets a pod.
     pub(crate) fn forget_pod(&mut self, pod: &Key) {
         self.waiting.remove(pod);
         for claim in self.mounting.remove(pod).unwrap_or_default() {

@@ -20,7 +20,7 @@ const FOR: SignedDuration = SignedDuration::from_hours(24);
 /// A kill counts if ScavengerJobs were on the node so long before it.
 const BEFORE: SignedDuration = SignedDuration::from_secs(60);
 
-/// See the module.
+/// The nodes on which accounting Usage did harm.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     /// Since when pods are looked at.
@@ -74,13 +74,11 @@ impl Breaker {
         Some(node.clone())
     }
 
-    /// Forgets a node.
     pub(crate) fn forget_node(&mut self, node: &Name) {
         self.open.end(node);
         self.shared.remove(node);
     }
 
-    /// Forgets a pod.
     pub(crate) fn forget(&mut self, pod: &Key) {
         self.counted.remove(pod);
     }

@@ -13,7 +13,7 @@ use crate::{
     values::{Name, Node, Settings, resources::CPU},
 };
 
-/// See the module.
+/// What accounting Usage would bring.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DryRun {
     /// Since when it is calculated.

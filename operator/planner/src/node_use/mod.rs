@@ -64,7 +64,7 @@ const TOGETHER: SignedDuration = SignedDuration::from_secs(30);
 /// Expected use is rounded up to this part of the node, so that not each sample changes what is counted.
 const GRAIN: i64 = 256;
 
-/// See the module.
+/// What is known of the use of nodes.
 #[derive(Debug, Default)]
 pub(crate) struct NodeUse {
     nodes: BTreeMap<Name, Measured>,

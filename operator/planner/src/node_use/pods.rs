@@ -184,12 +184,10 @@ impl ScavengerPods {
         peak.memory_bytes = memory.max(peak.memory_bytes);
     }
 
-    /// Forgets a pod.
     pub(crate) fn forget(&mut self, pod: &Key) {
         self.pods.remove(pod);
     }
 
-    /// Forgets a node.
     pub(crate) fn forget_node(&mut self, node: &Name) {
         self.left.remove(node);
     }

@@ -29,7 +29,6 @@ use crate::{
     },
     facts::{
         seen::Seen,
-        tracked::Writing,
         volumes::{Folders, Use},
     },
     lifecycle::{
@@ -43,7 +42,6 @@ use crate::{
     values::{
         CheckpointRequest, Key, Name, Phase, Reason, Settings,
         action::{Action, Ordered, Task},
-        earlier,
     },
 };
 
@@ -325,25 +323,10 @@ impl Planner {
                 }
                 (None, timer)
             }
-            Next::NotReady(waiting, timer) => match tracked.writing_of(&waiting.into(), now) {
-                Writing::Done => (None, timer),
-                Writing::Due => {
-                    self.informing.add(key, &mut tracked.reported, now);
-                    (None, timer)
-                }
-                Writing::NotBefore(again) => (None, earlier(timer, Some(again))),
-            },
+            Next::NotReady(waiting, timer) => (None, self.informing.wait(key, tracked, waiting, timer, now)),
             Next::GiveBack(waiting, time) => {
                 tracked.memory.given_back = Some((waiting.clone(), now));
-                let timer = match tracked.writing_of(&waiting.into(), now) {
-                    Writing::Done => Some(time),
-                    Writing::Due => {
-                        self.informing.add(key, &mut tracked.reported, now);
-                        Some(time)
-                    }
-                    Writing::NotBefore(again) => earlier(Some(time), Some(again)),
-                };
-                (None, timer)
+                (None, self.informing.wait(key, tracked, waiting, Some(time), now))
             }
         };
         match task {

@@ -139,7 +139,7 @@ impl Starting {
 /// Since when somebody waits, and who.
 pub(super) type Age = (Timestamp, Key);
 
-/// See the module.
+/// The heads of the lines that can fit at all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Fronts {
     turns: BTreeSet<(Turn, Lane)>,

@@ -13,9 +13,9 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use crate::{causes::short_nodes::Measuring, queue::QueueEntry, values::action::Ordered};
 use crate::{
-    facts::tracked::Reported,
+    facts::tracked::{Reported, Tracked, Writing},
     node_use::UsageReport,
-    values::{Counts, Key, Name, Settings, later, resources::Resources},
+    values::{Counts, Key, Name, Settings, Waiting, earlier, later, resources::Resources},
 };
 
 /// What the steps of one plan did.
@@ -147,6 +147,26 @@ impl Informing {
     pub(crate) fn remove(&mut self, key: &Key, reported: &mut Reported) {
         if let Some((last, since)) = reported.due.take() {
             self.due.remove(&(last, since, key.clone()));
+        }
+    }
+
+    /// A ScavengerJob waits for this, and is looked at again at this time. Returns when that is, should its status say so only
+    /// later.
+    pub(crate) fn wait(
+        &mut self,
+        key: &Key,
+        tracked: &mut Tracked,
+        waiting: Waiting,
+        timer: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        match tracked.writing_of(&waiting.into(), now) {
+            Writing::Done => timer,
+            Writing::Due => {
+                self.add(key, &mut tracked.reported, now);
+                timer
+            }
+            Writing::NotBefore(again) => earlier(timer, Some(again)),
         }
     }
 
