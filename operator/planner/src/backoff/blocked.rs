@@ -270,7 +270,7 @@ impl Blocked {
 
     /// Nobody of a block, which begins if there is none, may probe for a while. If admission refuses everything, it is as long
     /// each time.
-    fn close(&mut self, id: BlockId, scope: Scope, waiting: &Waiting, now: Timestamp) {
+    fn close(&mut self, id: BlockId, scope: &Scope, waiting: &Waiting, now: Timestamp) {
         let counted = |refusals: u32| match scope.1 {
             Part::Denied => 1,
             Part::Namespace | Part::Claim(_) => refusals.min(MAX_COUNTED_REFUSALS),
@@ -313,7 +313,7 @@ impl Blocked {
         let id = self.id_of(&scope);
         // Of several that started before anybody knew, each is refused.
         if probed == Some(id) || self.blocks.get(&id).is_none() {
-            self.close(id, scope, waiting, now);
+            self.close(id, &scope, waiting, now);
         }
         let Some(Pause { why: block, .. }) = self.blocks.last_mut(&id) else { return false };
         block.waiting = waiting.clone();
@@ -336,7 +336,7 @@ impl Blocked {
         if is_held {
             let scope = (sj.namespace.clone(), Part::Denied);
             let id = self.id_of(&scope);
-            self.close(id, scope, waiting, now);
+            self.close(id, &scope, waiting, now);
         }
         is_held
     }

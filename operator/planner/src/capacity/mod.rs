@@ -159,17 +159,17 @@ impl Capacity {
     }
 
     /// Closes a node to ScavengerJobs, or opens it. Other pods go there all the same.
-    pub(crate) fn set_closed(&mut self, name: &Name, closed: Option<Closed>, settings: Option<&Settings>) {
-        let before = match closed.clone() {
+    pub(crate) fn set_closed(&mut self, name: &Name, closed: Option<&Closed>, settings: Option<&Settings>) {
+        let before = match closed.cloned() {
             Some(why) => self.closed.insert(name.clone(), why),
             None => self.closed.remove(name),
         };
-        if closed == before || self.node(name).is_none() {
+        if closed == before.as_ref() || self.node(name).is_none() {
             return;
         }
         // Another reason alone makes no difference to anybody who waits.
         self.version += u64::from(closed.is_some() != before.is_some());
-        self.change_node(name, |entry| entry.judge(settings, closed.as_ref()));
+        self.change_node(name, |entry| entry.judge(settings, closed));
     }
 
     /// Changes what is known of a node and keeps up the totals. An entry that says nothing any longer goes.

@@ -170,7 +170,7 @@ impl Planner {
         for node in nodes {
             let starts = self.start_failures.why_closed(node).map(|why| Closed::Starts(why.to_owned()));
             let memory = || self.causes.short_nodes.measured.is_full(node).then_some(Closed::Memory);
-            self.capacity.set_closed(node, starts.or_else(memory), self.settings.as_ref().ok());
+            self.capacity.set_closed(node, starts.or_else(memory).as_ref(), self.settings.as_ref().ok());
         }
         self.agenda.set_wake(Wake::ClosedNodes, self.start_failures.wake_at());
     }

@@ -218,12 +218,12 @@ impl<'a> Lent<'a> {
     /// Of the borrowers those to which something is lent still. `binds` says whether a reservation binds a rank; none if nothing is reserved.
     pub(super) fn new(
         borrowers: &'a [Borrower],
-        binds: Option<impl Fn(&Rank) -> bool>,
+        binds: Option<&dyn Fn(&Rank) -> bool>,
         capacity: &Capacity,
     ) -> Self {
         let mut lent = Self::default();
         let is_lent = |borrower: &&Borrower| {
-            binds.as_ref().is_some_and(|binds| binds(&borrower.rank) || borrower.is_terminating)
+            binds.is_some_and(|binds| binds(&borrower.rank) || borrower.is_terminating)
         };
         for borrower in borrowers.iter().filter(is_lent) {
             let counted = Counted::new(borrower, capacity);

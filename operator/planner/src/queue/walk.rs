@@ -340,6 +340,7 @@ impl Queue {
     fn kept<'a>(&self, borrowers: &'a [Borrower], context: &mut Context<'_>) -> Kept<'a> {
         let reservations = self.reservations(context);
         let binds = |rank: &Rank| reservations.iter().any(|one| one.binds(rank));
+        let binds: &dyn Fn(&Rank) -> bool = &binds;
         let lent = Lent::new(borrowers, (!reservations.is_empty()).then_some(binds), context.capacity);
         Kept { reservations, lent }
     }
