@@ -36,7 +36,7 @@ use sums::{Borders, Totals};
 pub(crate) use index::{Ask, Rows};
 pub use node::Account;
 pub(crate) use node::{compute, without_compute};
-pub(crate) use nodes::Group;
+pub(crate) use nodes::Part;
 pub(crate) use questions::{Size, Traits};
 pub(crate) use state::Closed;
 

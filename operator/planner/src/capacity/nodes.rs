@@ -6,16 +6,27 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{
     Capacity, Closed,
     index::Ask,
-    node::{Account, Entry, Occupant, without_compute},
+    node::{Account, Entry, without_compute},
     promises::Ledger,
     sums::{Nodes, Own, Sums, own_group},
     table::{Reach, Table, View},
 };
-use crate::values::{Demand, Headroom, Key, Name, Settings, resources::Resources};
+use crate::values::{Demand, Key, Name, Settings, resources::Resources};
 
 /// So many nodes are kept out of a Job by name at most: each name is a requirement in every pod of every Job. Where more
 /// are closed a Job names the nodes that its pods may go to instead.
 const MAX_CLOSED: usize = 50;
+
+/// A part of the pool in which capacity is kept free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The whole, without nodes that have thresholds of their own.
+    Pool,
+    /// The nodes with the same taints, where there are several kinds, by their number.
+    Taints(usize),
+    /// A group of nodes with thresholds of its own, by its number in the settings.
+    Own(usize),
+}
 
 impl Capacity {
     /// Takes in how a node is counted.
@@ -81,66 +92,48 @@ impl Capacity {
         demand.placement.one_node || self.chooses_nodes && demand.may_go_by_use()
     }
 
-    /// What the headroom of the pool looks at: what its nodes have, and what pods use of it that are bound to them, or nominated
-    /// for them.
-    pub(crate) fn headroom(&self) -> (&Resources, &Resources) {
-        let (whole, taken) = &self.totals.pool.headroom;
-        (whole, taken)
+    /// What the headroom of a part looks at: what its nodes have, and what pods use of it that are bound to them, or nominated
+    /// for them. None if it has no nodes.
+    pub(crate) fn headroom(&self, part: Part) -> Option<(&Resources, &Resources)> {
+        let sums = match part {
+            Part::Pool => Some(&self.totals.pool),
+            Part::Taints(group) => {
+                self.groups().find(|one| one.number == group).map(|group| &group.nodes.sums)
+            }
+            Part::Own(group) => self.totals.own.get(&group),
+        };
+        sums.map(|sums| (&sums.headroom.0, &sums.headroom.1))
     }
 
     /// Of the second, what pods use that are bound.
-    pub(crate) fn headroom_of_bound(&self) -> Resources {
-        let mut taken = self.totals.pool.headroom.1.clone();
+    pub(crate) fn headroom_of_bound(&self, part: Part) -> Resources {
+        let mut taken = self.headroom(part).map(|(_, taken)| taken.clone()).unwrap_or_default();
         for occupant in self.nominated.iter().filter_map(|pod| self.occupants.get(pod)) {
-            if self.is_in_pool(&occupant.node) {
-                taken.subtract(&self.counted_of(occupant));
+            let Some(entry) = self.nodes.get(&occupant.node) else { continue };
+            // Nodes with thresholds of their own count for their group alone.
+            let counts = matches!(part, Part::Own(_)) || !entry.is_in_own_group();
+            if counts && self.is_in(&occupant.node, part) {
+                let requests = &occupant.requests;
+                let by_use = entry.account.is_some();
+                taken.subtract(&if by_use { without_compute(requests) } else { requests.clone() });
             }
         }
         taken
     }
 
-    /// What an occupant adds to what is counted on its node.
-    pub(super) fn counted_of(&self, occupant: &Occupant) -> Resources {
-        // Headroom of the pool looks at nothing of it.
-        if self.nodes.get(&occupant.node).is_some_and(Entry::is_in_own_group) {
-            return Resources::default();
-        }
-        let by_use = occupant.owner.is_none() && self.account(&occupant.node).is_some();
-        match by_use {
-            true => without_compute(&occupant.requests),
-            false => occupant.holds().clone(),
-        }
+    /// True if a node is of this part, and takes pods now.
+    pub(crate) fn is_in(&self, node: &Name, part: Part) -> bool {
+        let is_of = |entry: &Entry| match part {
+            Part::Pool => true,
+            Part::Taints(group) => entry.group == Some(group),
+            Part::Own(group) => own_group(entry) == Some(group),
+        };
+        self.nodes.get(node).is_some_and(|entry| entry.is_in_pool() && is_of(entry))
     }
 
     /// How far ScavengerJobs may fill the pool now.
     pub fn limit(&self, settings: &Settings) -> Resources {
         self.totals.pool.limit(settings)
-    }
-
-    /// The groups with what their nodes have and what pods use of it, as the headroom of a group counts it.
-    pub(crate) fn own_groups(&self) -> impl Iterator<Item = (usize, &Resources, &Resources)> {
-        let groups =
-            self.totals.own.iter().map(|(number, sums)| (*number, &sums.headroom.0, &sums.headroom.1));
-        // One whose nodes take no pods has nothing to be kept free.
-        groups.filter(|(_, whole, taken)| **whole != Resources::default() || **taken != Resources::default())
-    }
-
-    /// What pods use of a group that are bound to its nodes.
-    pub(crate) fn used_by_bound_in_own(&self, group: usize) -> Resources {
-        let mut used = self.totals.own.get(&group).map(|sums| sums.headroom.1.clone()).unwrap_or_default();
-        for occupant in self.nominated.iter().filter_map(|pod| self.occupants.get(pod)) {
-            if self.is_in_own(&occupant.node, group) {
-                let by_use = self.account(&occupant.node).is_some();
-                let requests = &occupant.requests;
-                used.subtract(&if by_use { without_compute(requests) } else { requests.clone() });
-            }
-        }
-        used
-    }
-
-    /// True if the node is of this group, and takes pods now.
-    pub(crate) fn is_in_own(&self, node: &Name, group: usize) -> bool {
-        self.nodes.get(node).is_some_and(|entry| entry.is_in_pool() && own_group(entry) == Some(group))
     }
 
     /// True if nodes have limits of their own: then kube-scheduler, which knows none, never chooses.
@@ -231,7 +224,7 @@ impl Capacity {
         Some((self.totals.taints.sums(reach), self.places.takeable_in(part)))
     }
 
-    /// Amounts of the pool, and the same of each part of it, for [`Self::is_within`].
+    /// Amounts of the pool, and the same of each part of it, for [`Places::is_within`](super::index::Places::is_within).
     pub(super) fn row_of_parts(&self, pool: &Resources, part: impl Fn(Sums) -> Resources) -> Vec<i64> {
         self.places.row_of_parts(pool, |number, reach| {
             let mut amounts = part(self.totals.taints.sums(reach));
@@ -261,30 +254,6 @@ impl Capacity {
         })
     }
 
-    /// What a group's nodes have for pods, without cpu and memory of nodes that are counted by use; none if there is no such
-    /// group.
-    pub(crate) fn allocatable_in(&self, group: usize) -> Option<Resources> {
-        let group = self.groups().find(|one| one.number == group)?;
-        Some(group.nodes.sums.headroom.0.clone())
-    }
-
-    /// The same of what pods use that are bound to them.
-    pub(crate) fn used_by_bound_in(&self, group: usize) -> Resources {
-        let there = self.groups().find(|one| one.number == group);
-        let mut used = there.map(|group| group.nodes.sums.headroom.1.clone()).unwrap_or_default();
-        for occupant in self.nominated.iter().filter_map(|pod| self.occupants.get(pod)) {
-            if self.is_in_group(&occupant.node, group) {
-                used.subtract(&self.counted_of(occupant));
-            }
-        }
-        used
-    }
-
-    /// True if the node is of this group, and takes pods now.
-    pub(crate) fn is_in_group(&self, node: &Name, group: usize) -> bool {
-        self.nodes.get(node).is_some_and(|entry| entry.is_in_pool() && entry.group == Some(group))
-    }
-
     /// For each demand whether it reaches this group and no other.
     pub(crate) fn reach_only(&mut self, demands: &[Option<Arc<Demand>>], group: usize) -> Vec<bool> {
         // All at once: who may go where is found out once for those that are alike.
@@ -309,12 +278,6 @@ pub(crate) struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// True if nothing has to be given back for its headroom.
-    pub(crate) fn suffices(&self, headroom: &Headroom) -> bool {
-        let (whole, taken) = &self.nodes.sums.headroom;
-        headroom.suffices(taken, whole)
-    }
-
     /// How far ScavengerJobs that reach nothing else may fill it now.
     pub(crate) fn limit(&self, settings: &Settings) -> Resources {
         self.nodes.sums.limit(settings)

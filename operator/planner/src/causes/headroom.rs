@@ -4,11 +4,11 @@
 //! `headroomTarget` is reached: those that lose least together (`super::least_loss`). Pods that only wait for a node do
 //! not count, and what is terminating already counts as gone.
 //!
-//! The same holds for each group of nodes with the same taints, where there are several (`capacity::groups`): who does
+//! The same holds for each group of nodes with the same taints, where there are several (`capacity::sums`): who does
 //! not tolerate a taint finds nothing free on the nodes that have it. There only those go that reach no other group. Their
 //! next start stays below the start threshold of that group. Others could come back to it at once.
 //!
-//! Nodes with thresholds of their own (`capacity::own`) count for their group alone.
+//! Nodes with thresholds of their own (`capacity::state`) count for their group alone.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,9 +19,9 @@ use super::{
     pool::{Cause, PATIENCE, Pool, Standing},
 };
 use crate::{
-    capacity::Group,
+    capacity::Part,
     values::{
-        Demand, Headroom, Key, Reason, later,
+        Demand, Headroom, Key, Reason, Settings, later,
         resources::{Amount, Resources, Share},
     },
 };
@@ -118,19 +118,8 @@ impl Cause for KeepHeadroom {
     fn order(&mut self, pool: &mut Pool<'_>) {
         self.last = Some(Look { stamp: stamp(pool), again: later(pool.now, PAUSE) });
         self.has_news = false;
-        keep_in_pool(pool);
-        let lacks = |group: &Group<'_>| !group.suffices(&pool.settings.headroom);
-        let groups: Vec<(usize, String)> = pool
-            .capacity
-            .groups()
-            .filter(lacks)
-            .map(|group| (group.number, format!(" on {}", group.describe())))
-            .collect();
-        for (group, nodes) in groups {
-            keep_in_group(pool, group, &nodes);
-        }
-        for group in 0..pool.settings.node_groups.len() {
-            keep_in_own(pool, group);
+        for part in parts(pool).collect::<Vec<_>>() {
+            keep_in(pool, part);
         }
     }
 
@@ -145,29 +134,51 @@ fn stamp(pool: &Pool<'_>) -> (u64, u64, u64, Resources) {
     (capacity.epoch(), capacity.version(), pool.occupancy.version(), capacity.used_by_pods().clone())
 }
 
-/// True if there is enough headroom while all that is terminating is still there.
-fn suffices(pool: &Pool<'_>) -> bool {
-    let headroom = &pool.settings.headroom;
-    let (allocatable, used) = pool.capacity.headroom();
-    let mut own = pool.capacity.own_groups();
-    headroom.suffices(used, allocatable)
-        && pool.capacity.groups().all(|group| group.suffices(headroom))
-        && own.all(|(group, whole, used)| {
-            let group = pool.settings.node_groups.get(group);
-            group.is_none_or(|group| group.filling.headroom.suffices(used, whole))
-        })
+/// The pool, the nodes of each group with the same taints, and each group with thresholds of its own.
+fn parts(pool: &Pool<'_>) -> impl Iterator<Item = Part> {
+    let taints = pool.capacity.groups().map(|group| Part::Taints(group.number));
+    let own = (0..pool.settings.node_groups.len()).map(Part::Own);
+    [Part::Pool].into_iter().chain(taints).chain(own)
 }
 
-/// A group with thresholds of its own. All of its ScavengerJobs may go: none is started there again beyond the group's start
-/// threshold, whatever it reaches.
-fn keep_in_own(pool: &mut Pool<'_>, group: usize) {
-    let Some(rules) = pool.settings.node_groups.get(group) else { return };
-    let own = pool.capacity.own_groups().find(|(number, ..)| *number == group);
-    let Some(allocatable) = own.map(|(_, whole, _)| whole.clone()) else { return };
-    let mut used = pool.capacity.used_by_bound_in_own(group);
+/// Which headroom holds for a part.
+fn headroom_of(settings: &Settings, part: Part) -> &Headroom {
+    match part {
+        Part::Own(group) => &settings.node_groups[group].filling.headroom,
+        Part::Pool | Part::Taints(_) => &settings.headroom,
+    }
+}
+
+/// The part for a message; nothing for the whole pool.
+fn name(pool: &Pool<'_>, part: Part) -> String {
+    match part {
+        Part::Pool => String::new(),
+        Part::Taints(number) => {
+            let group = pool.capacity.groups().find(|group| group.number == number);
+            group.map(|group| format!(" on {}", group.describe())).unwrap_or_default()
+        }
+        Part::Own(group) => format!(" on the nodes of group {}", pool.settings.node_groups[group].name),
+    }
+}
+
+/// True if there is enough headroom while all that is terminating is still there.
+fn suffices(pool: &Pool<'_>) -> bool {
+    parts(pool).all(|part| {
+        let headroom = headroom_of(pool.settings, part);
+        pool.capacity.headroom(part).is_none_or(|(whole, taken)| headroom.suffices(taken, whole))
+    })
+}
+
+fn keep_in(pool: &mut Pool<'_>, part: Part) {
+    let headroom = headroom_of(pool.settings, part);
+    let Some(whole) = pool.capacity.headroom(part).map(|(whole, _)| whole.clone()) else { return };
+    let mut used = pool.capacity.headroom_of_bound(part);
+    if headroom.suffices(&used, &whole) {
+        return;
+    }
     let mut candidates = Vec::new();
     for sj in pool.occupancy.scavenger_jobs() {
-        let held = pool.held_on(sj, |node| pool.capacity.is_in_own(node, group));
+        let held = pool.held_on(sj, |node| pool.capacity.is_in(node, part));
         if held == Resources::default() {
             continue;
         }
@@ -177,62 +188,18 @@ fn keep_in_own(pool: &mut Pool<'_>, group: usize) {
             None => used.subtract(&held),
         }
     }
-    let nodes = format!(" on the nodes of group {}", rules.name);
-    for (sj, message) in choose(&used, &allocatable, &rules.filling.headroom, &nodes, candidates) {
-        pool.order(&sj, Reason::Headroom, message);
-    }
-}
-
-fn keep_in_pool(pool: &mut Pool<'_>) {
-    let headroom = &pool.settings.headroom;
-    let allocatable = pool.capacity.headroom().0.clone();
-    let mut used = pool.capacity.headroom_of_bound();
-    if headroom.suffices(&used, &allocatable) {
+    if headroom.suffices(&used, &whole) {
         return;
     }
-    let mut staying = Vec::new();
-    for sj in pool.occupancy.scavenger_jobs() {
-        match pool.standing_of(sj) {
-            Standing::Stays => staying.push(sj),
-            Standing::Terminating(_) => used.subtract(&pool.held_in_pool(sj)),
-            Standing::Stuck => {}
-        }
+    // Of a group with thresholds of its own all may go: none is started there again beyond the group's start threshold, whatever
+    // it reaches.
+    if let Part::Taints(group) = part {
+        let demands: Vec<Option<Arc<Demand>>> =
+            candidates.iter().map(|one| pool.demand_of(&one.sj)).collect();
+        let mut stays_there = pool.capacity.reach_only(&demands, group).into_iter();
+        candidates.retain(|_| stays_there.next().unwrap_or(false));
     }
-    if headroom.suffices(&used, &allocatable) {
-        return;
-    }
-    let candidate =
-        |sj: &Key| Some(Candidate { sj: sj.clone(), held: pool.held_in_pool(sj), loss: pool.loss_of(sj)? });
-    let candidates = staying.into_iter().filter_map(candidate).collect();
-    for (sj, message) in choose(&used, &allocatable, headroom, "", candidates) {
-        pool.order(&sj, Reason::Headroom, message);
-    }
-}
-
-fn keep_in_group(pool: &mut Pool<'_>, group: usize, nodes: &str) {
-    let headroom = &pool.settings.headroom;
-    let mut used = pool.capacity.used_by_bound_in(group);
-    let mut there = Vec::new();
-    for sj in pool.occupancy.scavenger_jobs() {
-        let held = pool.held_on(sj, |node| pool.capacity.is_in_group(node, group));
-        if held == Resources::default() {
-            continue;
-        }
-        match pool.loss_of(sj) {
-            Some(loss) => there.push(Candidate { sj: sj.clone(), held, loss }),
-            None if pool.standing_of(sj) == Standing::Stuck => {}
-            None => used.subtract(&held),
-        }
-    }
-    let Some(allocatable) = pool.capacity.allocatable_in(group) else { return };
-    if headroom.suffices(&used, &allocatable) {
-        return;
-    }
-    let demands: Vec<Option<Arc<Demand>>> = there.iter().map(|one| pool.demand_of(&one.sj)).collect();
-    let stays_there = pool.capacity.reach_only(&demands, group);
-    let candidates =
-        there.into_iter().zip(stays_there).filter(|(_, stays)| *stays).map(|(one, _)| one).collect();
-    for (sj, message) in choose(&used, &allocatable, headroom, nodes, candidates) {
+    for (sj, message) in choose(&used, &whole, headroom, &name(pool, part), candidates) {
         pool.order(&sj, Reason::Headroom, message);
     }
 }

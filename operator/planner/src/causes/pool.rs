@@ -162,11 +162,6 @@ impl Pool<'_> {
         Some((free, scavenger_jobs))
     }
 
-    /// What a ScavengerJob's pods hold on nodes of the pool.
-    pub(super) fn held_in_pool(&self, sj: &Key) -> Resources {
-        self.held_on(sj, |node| self.capacity.is_in_pool(node))
-    }
-
     /// What a ScavengerJob's pods hold on some nodes, without cpu and memory of those that are counted by use: these are
     /// looked after one by one.
     pub(super) fn held_on(&self, sj: &Key, counts: impl Fn(&Name) -> bool) -> Resources {

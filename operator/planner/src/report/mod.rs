@@ -4,7 +4,7 @@
 //! # Status writes that only inform
 //!
 //! They say why a ScavengerJob waits, what holds its deletion, that a change of its spec was seen, what a supervisor reported.
-//! They start, stop and end nothing, so all of them come from one small budget ([`Informing`]): the oldest first, reports of
+//! They start, stop and end nothing, so all of them come from one small budget (`Informing`): the oldest first, reports of
 //! supervisors last, none for a ScavengerJob that starts, changes or goes before its turn has come.
 
 use std::collections::{BTreeMap, BTreeSet};
