@@ -45,10 +45,9 @@ impl Found {
     }
 }
 
-/// One that may start, and what decides among several.
+/// One that starts next, or for which something is given back, and what decides among several.
 #[derive(Debug)]
-struct Best {
-    turn: Turn,
+struct Next {
     share: i128,
     lane: Lane,
     rank: Arc<Rank>,
@@ -57,10 +56,10 @@ struct Best {
     lent_by: Option<Key>,
 }
 
-impl Best {
+impl Next {
     /// The smallest starts.
     fn order(&self) -> (Turn, i128, &Name) {
-        (self.turn, self.share, &self.rank.uid)
+        (self.rank.turn, self.share, &self.rank.uid)
     }
 }
 
@@ -85,15 +84,6 @@ pub struct Started {
     pub demand: Demand,
     /// For whom that capacity is reserved, if it is lent.
     pub lent_by: Option<Key>,
-}
-
-/// One that starts next, or for which something is given back.
-struct Next {
-    lane: Lane,
-    sj: Key,
-    rank: Arc<Rank>,
-    returns: Option<Return>,
-    lent_by: Option<Key>,
 }
 
 /// What is kept from those that ask whether they may start.
@@ -139,7 +129,7 @@ impl Queue {
         let mut progress = Progress { borrowers, from: None, kept: None, claim: None };
         while starting.has_slot_for(false, context.settings) {
             let claimant = self.claimant.take_if(|_| progress.claim.is_none());
-            let next = claimant.and_then(|sj| self.next_of_claimant(sj, &mut progress, starting, context));
+            let next = claimant.and_then(|sj| self.next_of_claimant(&sj, &mut progress, starting, context));
             let Some(next) = next.or_else(|| self.next(&mut progress, starting, context, &mut walk)) else {
                 let keeps = progress.kept.as_ref().is_some_and(|kept| !kept.reservations.is_empty());
                 if keeps && progress.from.take().is_some() {
@@ -148,7 +138,7 @@ impl Queue {
                 }
                 break;
             };
-            let (lane, rank, sj) = (next.lane, next.rank, next.sj);
+            let (lane, sj, rank) = (next.lane, next.rank.sj(), next.rank);
             if let Some(back) = next.returns {
                 self.claimant = Some(sj.clone());
                 walk.taken_back.extend(back.from.iter().map(|borrower| (borrower.clone(), sj.clone())));
@@ -196,12 +186,12 @@ impl Queue {
     /// ready meanwhile would take what was given back. None if that is of no use to it any more.
     fn next_of_claimant(
         &self,
-        sj: Key,
+        sj: &Key,
         progress: &mut Progress<'_>,
         starting: Starting,
         context: &mut Context<'_>,
     ) -> Option<Next> {
-        let (lane, rank) = self.places.get(&sj).cloned()?;
+        let (lane, rank) = self.places.get(sj).cloned()?;
         let is_open = lane.block.is_none_or(|block| self.blocked.is_open(block));
         if !is_open || !starting.has_slot_for(lane.is_doubtful(), context.settings) {
             return None;
@@ -211,11 +201,11 @@ impl Queue {
         let returns = if context.capacity.fits(lane.ask, &free) {
             None
         } else {
-            let is_holder = kept.reservations.iter().any(|reservation| reservation.sj == sj);
+            let is_holder = kept.reservations.iter().any(|reservation| reservation.sj == *sj);
             Some(kept.lent.give_back(lane.ask, &rank, is_holder, &free, context.capacity)?)
         };
         let is_free = touched(lane.ask, &rank, kept, None, &free, context).is_none();
-        is_free.then_some(Next { lane, sj, rank, returns, lent_by: None })
+        is_free.then_some(Next { share: 0, lane, rank, returns, lent_by: None })
     }
 
     /// The first one that fits, or would fit if what is lent were given back, and touches no reservation. Of those whose
@@ -292,13 +282,7 @@ impl Queue {
             self.note(lane, |line| line.kept_for = holder);
             self.report(lane, Obstacle::Capacity, walk);
         }
-        first.map(|Best { lane, rank, returns, lent_by, .. }| Next {
-            lane,
-            sj: rank.sj(),
-            rank,
-            returns,
-            lent_by,
-        })
+        first
     }
 
     /// Finds the lines whose demand fits, or would fit if what is lent were given back: that is not asked while something
@@ -358,7 +342,7 @@ impl Queue {
         passed_over: &[(Lane, Option<Key>)],
         around: &Around<'_, '_>,
         context: &mut Context<'_>,
-    ) -> Option<Best> {
+    ) -> Option<Next> {
         passed_over.iter().find_map(|(lane, holder)| {
             let holder = holder.as_ref().filter(|_| lane.borrows && !lane.is_doubtful())?;
             let rank = self.lines.get(lane)?.members.first()?.clone();
@@ -366,8 +350,7 @@ impl Queue {
                 .claim
                 .is_some_and(|claim| claim.is_touched_by(lane.ask, around.free, context.capacity));
             let fits = context.capacity.fits(lane.ask, around.free);
-            (fits && !is_claimed).then(|| Best {
-                turn: rank.turn,
+            (fits && !is_claimed).then(|| Next {
                 share: 0,
                 lane: *lane,
                 rank,
@@ -393,7 +376,7 @@ impl Queue {
         around: &mut Around<'_, '_>,
         context: &mut Context<'_>,
         passed_over: &mut Vec<(Lane, Option<Key>)>,
-    ) -> Option<Best> {
+    ) -> Option<Next> {
         let mut ranks: Vec<(Option<Timestamp>, Arc<Rank>, Candidate)> = Vec::new();
         for candidate in candidates {
             let Candidate { lane, holder, .. } = &candidate;
@@ -408,7 +391,7 @@ impl Queue {
                 Some(holder) => passed_over.push((lane, Some(holder))),
                 None => {
                     let share = context.capacity.dominant_share(&rank.namespace, context.promises.ledger());
-                    return Some(Best { turn: rank.turn, share, lane, rank, returns, lent_by: None });
+                    return Some(Next { share, lane, rank, returns, lent_by: None });
                 }
             }
         }
@@ -423,10 +406,10 @@ impl Queue {
         around: &mut Around<'_, '_>,
         context: &mut Context<'_>,
         passed_over: &mut Vec<(Lane, Option<Key>)>,
-    ) -> Option<Best> {
-        let mut best: Option<Best> = None;
+    ) -> Option<Next> {
+        let mut best: Option<Next> = None;
         for Candidate { turn, lane, holder, returns } in candidates {
-            if best.as_ref().is_some_and(|best| best.turn != *turn) {
+            if best.as_ref().is_some_and(|best| best.rank.turn != *turn) {
                 break;
             }
             let firsts = self.lines.get(lane).filter(|_| holder.is_none()).into_iter().flat_map(Line::firsts);
@@ -437,7 +420,7 @@ impl Queue {
                 }
                 let share = context.capacity.dominant_share(&rank.namespace, context.promises.ledger());
                 let (rank, returns) = (rank.clone(), returns.clone());
-                let one = Best { turn: *turn, share, lane: *lane, rank, returns, lent_by: None };
+                let one = Next { share, lane: *lane, rank, returns, lent_by: None };
                 if best.as_ref().is_none_or(|best| one.order() < best.order()) {
                     best = Some(one);
                 }
