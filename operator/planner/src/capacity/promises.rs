@@ -197,9 +197,7 @@ fn expected_pods(attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>>) -> (Vec<Nam
     let mut seen = Vec::new();
     let mut arrived = 0_usize;
     for pod in pods.values() {
-        if pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number)
-            && (pod.node.is_some() || pod.phase.is_terminal())
-        {
+        if pod.is_of(attempt.number) && (pod.node.is_some() || pod.phase.is_terminal()) {
             arrived += 1;
             seen.extend(pod.node.clone());
         }

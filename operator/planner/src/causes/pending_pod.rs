@@ -278,11 +278,7 @@ impl Pool<'_> {
                 // Nobody has to go.
                 return vec![candidate];
             }
-            let candidates = staying.into_iter().filter_map(|(sj, held)| {
-                let loss = self.loss_of(sj)?;
-                Some(Candidate { sj: sj.clone(), held, loss })
-            });
-            candidate.candidates = candidates.collect();
+            candidate.candidates = self.candidates(staying);
             nodes.push(candidate);
         }
         nodes

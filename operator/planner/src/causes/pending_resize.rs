@@ -107,11 +107,8 @@ impl Cause for PendingResizes {
             for resize in &resizes {
                 free.add(&resize.more);
             }
-            let candidates = staying.into_iter().filter_map(|(sj, held)| {
-                let loss = pool.loss_of(sj)?;
-                Some(Candidate { sj: sj.clone(), held, loss })
-            });
-            for (sj, pod) in choose(free, resizes, candidates.collect()) {
+            let candidates = pool.candidates(staying);
+            for (sj, pod) in choose(free, resizes, candidates) {
                 let message = format!("frees capacity for the resize of pod {pod} on node {node}");
                 pool.order(&sj, Reason::PreemptedByOperator, message);
             }

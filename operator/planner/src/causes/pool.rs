@@ -7,6 +7,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::least_loss::Candidate;
 use crate::{
     capacity::{Capacity, ScavengerPod, promises::Promises, without_compute},
     facts::{
@@ -147,6 +148,13 @@ impl Pool<'_> {
         losers
     }
 
+    /// Those of these ScavengerJobs that could be interrupted, with what they hold.
+    pub(crate) fn candidates(&self, holders: BTreeMap<&Key, Resources>) -> Vec<Candidate> {
+        let candidate =
+            |(sj, held): (&Key, Resources)| Some(Candidate { loss: self.loss_of(sj)?, sj: sj.clone(), held });
+        holders.into_iter().filter_map(candidate).collect()
+    }
+
     /// What is left on a node once all that is terminating is gone, and the ScavengerJobs there that stay, with what they
     /// hold there; none if there is no such node.
     pub(super) fn left_on(&self, node: &Name) -> Option<(Resources, BTreeMap<&Key, Resources>)> {
@@ -257,8 +265,7 @@ fn is_terminating(tracked: &Tracked, attachments: &Attachments) -> bool {
         || tracked.ordered().is_some()
         || attempt.disruption.is_some()
         || attachments.pods.values().any(|pod| {
-            pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number)
-                && (pod.deletion_requested.is_some() || pod.disruption_target.is_some())
+            pod.is_of(attempt.number) && (pod.deletion_requested.is_some() || pod.disruption_target.is_some())
         })
 }
 

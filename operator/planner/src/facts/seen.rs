@@ -15,7 +15,7 @@ use super::{
     tracked::{Attachments, Tracked},
     volumes::{ClaimWait, Volumes},
 };
-use crate::values::{Access, Counts, Demand, Job, Key, Name, Pod, ScavengerJob, Volume};
+use crate::values::{Access, Attempt, Counts, Demand, Job, Key, Name, Pod, ScavengerJob, Volume};
 
 /// UID and namespace of a ScavengerJob, as its Jobs and pods name them. Anybody may write a foreign UID onto a pod
 /// of their own; in another namespace it belongs to nobody.
@@ -140,21 +140,21 @@ impl Seen {
 
     /// The ScavengerJob of whose active attempt, which runs under the supervisor, this is a pod, and the pod's index.
     pub(crate) fn reporter(&self, pod: &Key, uid: &Name) -> Option<(Key, Option<u32>)> {
-        let owner = owner(self.pod_owners.get(pod)?, pod);
-        let pod = self.attachments.get(&owner)?.pods.get(&pod.name).filter(|pod| pod.uid == *uid)?;
-        let key = self.key_of(&owner.0, &owner.1)?;
-        let attempt = self.get(key)?.sj.status.active_attempt().filter(|attempt| attempt.supervised)?;
-        let is_of_attempt = pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number);
-        is_of_attempt.then(|| (key.clone(), pod.index))
+        let (key, pod, attempt) = self.active_attempt_of(pod)?;
+        (attempt.supervised && pod.uid == *uid).then(|| (key.clone(), pod.index))
     }
 
     /// The ScavengerJob of whose active attempt this is a pod.
     pub(crate) fn worker(&self, pod: &Key) -> Option<Key> {
+        self.active_attempt_of(pod).map(|(key, ..)| key.clone())
+    }
+
+    fn active_attempt_of(&self, pod: &Key) -> Option<(&Key, &Pod, &Attempt)> {
         let owner = owner(self.pod_owners.get(pod)?, pod);
         let pod = self.attachments.get(&owner)?.pods.get(&pod.name)?;
         let key = self.key_of(&owner.0, &owner.1)?;
         let attempt = self.get(key)?.sj.status.active_attempt()?;
-        pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number).then(|| key.clone())
+        pod.is_of(attempt.number).then_some((key, pod, attempt))
     }
 
     /// True if another ScavengerJob of this name was seen before, which was deleted while nobody watched.

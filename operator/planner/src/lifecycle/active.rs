@@ -37,7 +37,7 @@ pub fn next(known: &Known<'_>, attempt: &Attempt) -> Next {
     let pods: BTreeMap<Name, Arc<Pod>> = known
         .pods
         .iter()
-        .filter(|(_, pod)| pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number))
+        .filter(|(_, pod)| pod.is_of(attempt.number))
         .map(|(name, pod)| (name.clone(), pod.clone()))
         .collect();
     let judged_at = match judge(known, attempt, state, &pods) {

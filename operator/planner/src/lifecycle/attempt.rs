@@ -44,10 +44,7 @@ type Kind = (BTreeMap<Name, Name>, Resources);
 /// The nodes of an attempt's pods, one of each kind; empty if none has a node. A node that is not seen has no resources.
 pub(crate) fn hardware(known: &Known<'_>, attempt: &Attempt) -> Vec<AttemptNode> {
     let mut kinds: BTreeMap<Kind, (Name, u32)> = BTreeMap::new();
-    let pods = known
-        .pods
-        .values()
-        .filter(|pod| pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number));
+    let pods = known.pods.values().filter(|pod| pod.is_of(attempt.number));
     for name in pods.filter_map(|pod| pod.node.as_ref()) {
         let kind = known.capacity.node(name).map(|load| kind_of(load.node)).unwrap_or_default();
         let (first, pods) = kinds.entry(kind).or_insert_with(|| (Arc::clone(name), 0));
@@ -129,9 +126,8 @@ pub(crate) fn work_of_ended(
         return None;
     }
     let rank = spec.supervision.rank;
-    let of_attempt = |pod: &&std::sync::Arc<crate::values::Pod>| {
-        pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number) && rank.counts(pod.index)
-    };
+    let of_attempt =
+        |pod: &&std::sync::Arc<crate::values::Pod>| pod.is_of(attempt.number) && rank.counts(pod.index);
     let still_ends = known.pods.values().filter(of_attempt).any(|pod| !pod.phase.is_terminal());
     if still_ends {
         return None;

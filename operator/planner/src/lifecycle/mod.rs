@@ -103,7 +103,7 @@ fn next_finished(known: &Known<'_>) -> Next {
 /// Until when a pod of the last attempt may go on whose main container has ended.
 fn outlived_main(known: &Known<'_>) -> Option<Timestamp> {
     let number = known.sj.status.attempt.as_ref()?.number;
-    let pods = known.pods.values().filter(|pod| pod.owner.as_ref().is_some_and(|(_, of)| *of == number));
+    let pods = known.pods.values().filter(|pod| pod.is_of(number));
     pods.filter_map(|pod| known.evidence.outlives_main(pod)).min()
 }
 

@@ -56,7 +56,7 @@ impl<'a> Kills<'a> {
 /// True if a container of these pods of an attempt ended by SIGKILL, and the kubelet does not say that it was for memory.
 pub(super) fn is_unmarked<'a>(pods: impl IntoIterator<Item = &'a Arc<Pod>>, attempt: &Attempt) -> bool {
     pods.into_iter().any(|pod| {
-        let is_of_attempt = pod.owner.as_ref().is_some_and(|(_, number)| *number == attempt.number);
+        let is_of_attempt = pod.is_of(attempt.number);
         let Container::Ended { exit_code, reason, started, .. } = &pod.container else { return false };
         is_of_attempt && *started && *exit_code == SIGKILL && reason != OUT_OF_MEMORY
     })

@@ -220,9 +220,11 @@ pub(super) fn next_of_orphans(known: &Known<'_>) -> Option<Next> {
         return Some(look);
     };
     if last.duration_since(first) >= ORPHAN_PATIENCE {
-        let of_attempt = |pod: &&Pod| pod.owner.as_ref().is_some_and(|(_, number)| number == attempt);
-        let pods: Vec<(Key, Name)> =
-            orphans.into_iter().filter(of_attempt).map(|pod| (pod.key.clone(), pod.uid.clone())).collect();
+        let pods: Vec<(Key, Name)> = orphans
+            .into_iter()
+            .filter(|pod| pod.is_of(*attempt))
+            .map(|pod| (pod.key.clone(), pod.uid.clone()))
+            .collect();
         return Some(Next::Do(Task::Interrupt { pods }));
     }
     let again = later(first, ORPHAN_PATIENCE);

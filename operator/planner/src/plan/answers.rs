@@ -142,7 +142,6 @@ impl Planner {
         let Some((tracked, attachments)) = self.seen.whole_mut(key) else { return };
         let Some(attempt) = &tracked.sj().status.attempt else { return };
         let (number, was_made) = (attempt.number, attempt.job_uid.is_some());
-        let of_attempt = |pod: &Pod| pod.owner.as_ref().is_some_and(|(_, attempt)| *attempt == number);
         match attachments.jobs.values().find(|job| job.attempt == number) {
             Some(job) if !job.is_over() && !job.deleting => {
                 if tracked.memory.asks_why {
@@ -150,7 +149,7 @@ impl Planner {
                 }
             }
             Some(_) => tracked.memory.listed = Some(number),
-            None if attachments.pods.values().any(|pod| of_attempt(pod)) => {
+            None if attachments.pods.values().any(|pod| pod.is_of(number)) => {
                 tracked.memory.lost_job = Some(number);
                 tracked.memory.listed = Some(number);
             }

@@ -206,8 +206,7 @@ impl Planner {
             if was_taken && tracked.memory.taken.replace(attempt.number) != Some(attempt.number) {
                 self.queue.taken(&key.namespace, &self.capacity);
             }
-            let of_attempt =
-                pods.values().filter(|pod| pod.owner.as_ref().is_some_and(|(_, n)| *n == attempt.number));
+            let of_attempt = pods.values().filter(|pod| pod.is_of(attempt.number));
             // What the pool adds closes no node, and is not the user's command.
             let own = of_attempt.filter(|pod| !self.supervisors.see(pod, now));
             let changed: Vec<Name> = own.flat_map(|pod| self.start_failures.see(pod, now)).collect();

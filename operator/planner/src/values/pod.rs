@@ -97,6 +97,12 @@ pub struct Pod {
 }
 
 impl Pod {
+    /// True if it belongs to the attempt of this number.
+    #[must_use]
+    pub fn is_of(&self, attempt: u32) -> bool {
+        self.owner.as_ref().is_some_and(|(_, number)| *number == attempt)
+    }
+
     /// True if it has not ended and nobody has asked for its end.
     #[must_use]
     pub fn is_evictable(&self) -> bool {
