@@ -166,7 +166,7 @@ impl ScavengerJobSpec {
 }
 
 /// What has to fit where. ScavengerJobs with equal demands either all fit or none does.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Demand {
     /// Requests of one pod, `pods: 1` included.
     pub per_pod: Resources,
@@ -297,7 +297,7 @@ pub struct Waiting {
 }
 
 /// One attempt to run a ScavengerJob.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Counted from 1.
     pub number: u32,
@@ -363,26 +363,7 @@ impl Attempt {
     /// The first attempt of the first generation, decided at `time`.
     #[must_use]
     pub fn first(demand: Arc<Demand>, time: Timestamp) -> Self {
-        Self {
-            number: 1,
-            job_uid: None,
-            generation: 1,
-            demand,
-            priority_class: 0,
-            creation_time: time,
-            start_time: None,
-            end_time: None,
-            disruption: None,
-            outcome: None,
-            reason: None,
-            message: None,
-            supervised: false,
-            accounting: Accounting::Requests,
-            node: None,
-            lent: false,
-            measured: Measured::default(),
-            nodes: Vec::new(),
-        }
+        Self { number: 1, generation: 1, demand, creation_time: time, ..Self::default() }
     }
 
     /// The decision to interrupt it that is written down already.
