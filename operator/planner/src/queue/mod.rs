@@ -119,15 +119,7 @@ impl Queue {
         let block = self.blocked.over(&sj.key.namespace, demand, &rank.claims);
         let lane =
             Lane { ask: capacity.ask(demand), failed: rank.again.is_some(), block, borrows: rank.borrows };
-        let rank = Arc::new(rank);
-        if !self.lines.contains_key(&lane) {
-            self.new.insert(lane);
-        }
-        self.change_line(lane, |line| {
-            line.ages.insert((rank.ready_since, sj.key.clone()));
-            line.members.insert(rank.clone());
-        });
-        self.places.insert(sj.key.clone(), (lane, rank));
+        self.join(lane, Arc::new(rank), &sj.key);
     }
 
     /// True if somebody may have come since this was called last.
@@ -137,30 +129,36 @@ impl Queue {
 
     /// Takes a ScavengerJob out.
     pub fn remove(&mut self, sj: &Key, capacity: &mut Capacity) {
-        let Some((lane, rank)) = self.places.remove(sj) else { return };
-        self.change_line(lane, |line| {
-            line.ages.remove(&(rank.ready_since, sj.clone()));
-            line.members.remove(&rank);
-        });
-        capacity.forget(lane.ask);
+        if let Some((lane, _)) = self.leave(sj) {
+            capacity.forget(lane.ask);
+        }
     }
 
     /// Moves a ScavengerJob into another line of those that ask for the same.
     fn move_to(&mut self, sj: &Key, to: Lane) {
-        let Some((lane, rank)) = self.places.get(sj).cloned() else { return };
+        let Some((_, rank)) = self.leave(sj) else { return };
         self.changed = true;
+        self.join(to, rank, sj);
+    }
+
+    fn join(&mut self, lane: Lane, rank: Arc<Rank>, sj: &Key) {
+        if !self.lines.contains_key(&lane) {
+            self.new.insert(lane);
+        }
+        self.change_line(lane, |line| {
+            line.ages.insert((rank.ready_since, sj.clone()));
+            line.members.insert(rank.clone());
+        });
+        self.places.insert(sj.clone(), (lane, rank));
+    }
+
+    fn leave(&mut self, sj: &Key) -> Option<(Lane, Arc<Rank>)> {
+        let (lane, rank) = self.places.remove(sj)?;
         self.change_line(lane, |line| {
             line.ages.remove(&(rank.ready_since, sj.clone()));
             line.members.remove(&rank);
         });
-        if !self.lines.contains_key(&to) {
-            self.new.insert(to);
-        }
-        self.change_line(to, |line| {
-            line.ages.insert((rank.ready_since, sj.clone()));
-            line.members.insert(rank.clone());
-        });
-        self.places.insert(sj.clone(), (to, rank));
+        Some((lane, rank))
     }
 
     /// Changes who is in a line and keeps up what is known of its head.
