@@ -51,6 +51,8 @@ enum Speaker {
     Scheduler,
     /// The API server of an object that it does not take.
     ApiServer,
+    /// The API server of pods that a LimitRange refuses.
+    LimitRange,
 }
 
 /// What it means.
@@ -71,6 +73,8 @@ enum Meaning {
     NodeOutOfMemory,
     /// A claim has no volume.
     ClaimUnbound,
+    /// Pods request too little, as those do whose capacity is counted by use.
+    SmallRequests,
     Refused(Refusal),
 }
 
@@ -82,9 +86,10 @@ impl Meaning {
             }
             Self::NodeInTrouble | Self::NodeOutOfMemory => Fault::Node,
             // Whether the ScavengerJob is at fault or the rule nobody knows; time tells.
-            Self::RegistryInTrouble | Self::ApiServerInTrouble | Self::Refused(Refusal::Denied) => {
-                Fault::Cluster
-            }
+            Self::RegistryInTrouble
+            | Self::ApiServerInTrouble
+            | Self::SmallRequests
+            | Self::Refused(Refusal::Denied) => Fault::Cluster,
             Self::ClaimUnbound | Self::Refused(_) => Fault::Passing,
         }
     }
@@ -107,7 +112,7 @@ const fn row(speaker: Speaker, words: &'static [&'static str], meaning: Meaning)
 }
 
 /// Of the rows of a speaker the first that matches decides. What no row knows is the cluster's fault, for trying again is cheap.
-static TABLE: [Row; 17] = [
+static TABLE: [Row; 18] = [
     // A registry in trouble may say both: that it is, and that it knows nobody. How containerd, CRI-O and the network say that a
     // registry does not answer, or not now; words with spaces cannot be a part of an image's name.
     row(
@@ -203,6 +208,11 @@ static TABLE: [Row; 17] = [
     row(Speaker::Eviction, &["low on resource: memory"], Meaning::NodeOutOfMemory),
     // Unless the volume is made where the pod goes.
     row(Speaker::Scheduler, &["unbound immediate PersistentVolumeClaim"], Meaning::ClaimUnbound),
+    row(
+        Speaker::LimitRange,
+        &["minimum cpu usage per ", "minimum memory usage per ", " max limit to request ratio per "],
+        Meaning::SmallRequests,
+    ),
     row(Speaker::ApiServer, &["exceeded quota"], Meaning::Refused(Refusal::Quota)),
     row(Speaker::ApiServer, &["being terminated"], Meaning::Refused(Refusal::Terminating)),
     row(Speaker::ApiServer, &["error looking up service account"], Meaning::Refused(Refusal::Reference)),

@@ -23,9 +23,7 @@ pub fn is_by_webhook(message: &str) -> bool {
 /// True if a LimitRange refuses pods because they request too little, as those do whose capacity is counted by use.
 #[must_use]
 pub fn is_of_small_requests(message: &str) -> bool {
-    ["minimum cpu usage per ", "minimum memory usage per ", " max limit to request ratio per "]
-        .iter()
-        .any(|part| message.contains(part))
+    meaning(Speaker::LimitRange, message).is_some()
 }
 
 /// The resources that a refusal by a quota names, without "requests.", "limits." or "count/": the sum of what pods request,
