@@ -1,7 +1,7 @@
 //! Which nodes let which placements in, kept up node by node. Demands that may go to the same nodes share a placement.
 //!
-//! [`Labels`] knows which nodes have a label, by its value. Where a placement names a few nodes, as the node affinity of a local volume or
-//! of a DaemonSet's pod does, only these have to be looked at to find out which of them admit it.
+//! [`Labels`] knows which nodes have a label, by its value. Where a placement names a few nodes, as the node affinity of a local
+//! volume or of a DaemonSet's pod does, only these have to be looked at to find out which of them admit it.
 //!
 //! [`Namings`] knows the other way round which placements may admit a node. When a node changes, only these have to
 //! be looked at, however many others name nodes of their own.

@@ -8,7 +8,8 @@
 //!
 //! The pool names the supervisor, a ScavengerJob may refuse it, and it needs a command to be put in front of. Where it cannot
 //! be started (its image cannot be pulled, a node mounts volumes noexec) the attempt is withdrawn, and the next one starts
-//! without it, as others in its namespace do for a while ([`crate::backoff::namespaces`]): what the pool adds is never a user's failure.
+//! without it, as others in its namespace do for a while ([`crate::backoff::namespaces`]): what the pool adds is never a
+//! user's failure.
 //!
 //! # Lost work
 //!

@@ -11,8 +11,8 @@
 //! 4. The pods show it, and the attempt ends as any other that was taken away, with the reason of step 1.
 //!
 //! A workload that ends before step 3 has come to its own end. A gang of which one pod failed has not ended before it is
-//! judged ([`crate::lifecycle::verdict`]), which takes up to a minute: what was decided about it is carried out meanwhile, and it is
-//! not asked for a checkpoint, which its pods write together.
+//! judged ([`crate::lifecycle::verdict`]), which takes up to a minute: what was decided about it is carried out meanwhile, and it
+//! is not asked for a checkpoint, which its pods write together.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -2,8 +2,8 @@
 //!
 //! # What is left of earlier attempts
 //!
-//! Neither the next attempt nor the end of a deletion may meet it: a pod that has not ended, a pod whose Job is gone, and a pod that
-//! the Job controller may still create.
+//! Neither the next attempt nor the end of a deletion may meet it: a pod that has not ended, a pod whose Job is gone, and a pod
+//! that the Job controller may still create.
 
 use jiff::{SignedDuration, Timestamp};
 

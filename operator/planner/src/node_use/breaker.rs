@@ -1,7 +1,7 @@
 //! The circuit breaker: a node on which accounting Usage did harm is counted by requests for a day.
 //!
-//! What was started there by use is interrupted. Harm is an ordinary container that was killed for memory, or an ordinary pod that the kubelet evicted, while pods of
-//! ScavengerJobs were on the node. The Kubernetes API does not tell a kill by the node from one by the container's own
+//! What was started there by use is interrupted. Harm is an ordinary container that was killed for memory, or an ordinary
+//! pod that the kubelet evicted, while pods of ScavengerJobs were on the node. The Kubernetes API does not tell a kill by the node from one by the container's own
 //! limit, so a pod that outgrows its own limit trips the breaker, too: it costs capacity, and never an ordinary pod.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -29,8 +29,8 @@
 //! A standing reservation can keep most of a pool idle: a gang of 20 nodes waits for the last one,
 //! and the other 19 are empty. So what is reserved is lent to a ScavengerJob that the reservation binds and that would fit
 //! now, if an interruption costs it little ([`super::rank::may_borrow`]). Nothing else is different for it: what it
-//! holds counts as used for the threshold, for headroom and for ordinary pods. That its start is lent stands in the status of its attempt, so it
-//! outlives a restart.
+//! holds counts as used for the threshold, for headroom and for ordinary pods. That its start is lent stands in the status
+//! of its attempt, so it outlives a restart.
 //!
 //! What is lent counts as free for those that come before the borrower:
 //!
@@ -45,8 +45,8 @@
 //! does each that comes before it. The grace period of a borrower is limited for that reason. What is stuck while it is
 //! terminating counts as used, as everywhere. The last start slot is not lent.
 //!
-//! Nothing is lent any more once no reservation binds the borrower: then it has what it would have got without lending, and keeps it.
-//! Giving back costs no rank in the queue and brings none.
+//! Nothing is lent any more once no reservation binds the borrower: then it has what it would have got without lending, and
+//! keeps it. Giving back costs no rank in the queue and brings none.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -215,7 +215,8 @@ impl Claim {
 }
 
 impl<'a> Lent<'a> {
-    /// Of the borrowers those to which something is lent still. `binds` says whether a reservation binds a rank; none if nothing is reserved.
+    /// Of the borrowers those to which something is lent still. `binds` says whether a reservation binds a rank;
+    /// none if nothing is reserved.
     pub(super) fn new(
         borrowers: &'a [Borrower],
         binds: Option<&dyn Fn(&Rank) -> bool>,

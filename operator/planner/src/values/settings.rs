@@ -189,7 +189,8 @@ pub struct Headroom {
 }
 
 impl Headroom {
-    /// Above which share of a resource ScavengerJobs go. All of it is none: also where pods ask for more than their node has left, which a node that shrank can bring about.
+    /// Above which share of a resource ScavengerJobs go. All of it is none: also where pods ask for more than their node
+    /// has left, which a node that shrank can bring about.
     pub(crate) fn threshold(&self, resource: &str) -> Option<Share> {
         let default = self.interrupt_threshold.filter(|_| matches!(resource, CPU | MEMORY | PODS));
         let named = self.interrupt_threshold_overrides.get(resource).copied();
