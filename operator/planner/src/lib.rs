@@ -87,6 +87,7 @@ mod queue;
 pub mod report;
 pub mod values;
 
+pub use capacity::NodeStanding;
 pub use faults::refusal;
 pub use lifecycle::loss;
 pub use plan::{Plan, Planner, check, guard};

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use scavenger_planner::{
-    Planner,
-    report::PoolReport,
+    NodeStanding, Planner,
     resources::{Amount, CPU, MEMORY, PODS, Resources, Share},
-    values::{Key, Name, Node, Observation, Settings},
+    values::{Key, Name, Node, Observation},
 };
 use serde::Serialize;
 
@@ -113,7 +112,7 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
     let in_pool: BTreeMap<&Name, Resources> =
         pool.nodes.iter().map(|node| (node.name, node.used.clone())).collect();
     let row = |(name, node): (&Name, &&Node)| {
-        let (state, message) = state(node, &planner, &pool);
+        let (state, message) = state(name, &planner);
         let sums = in_pool.get(name).or_else(|| used.get(name)).cloned().unwrap_or_default();
         let owners = on.get(name).into_iter().flatten().filter_map(|uid| jobs.get(*uid));
         let mut scavenger_jobs: Vec<String> = owners.map(ToString::to_string).collect();
@@ -135,25 +134,13 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
     nodes.iter().map(row).collect()
 }
 
-fn state(node: &Node, planner: &Planner, pool: &PoolReport<'_>) -> (State, Option<String>) {
-    let lacks = |settings: &Settings| settings.lacks(node);
-    if let Some(why) = planner.settings().ok().and_then(lacks) {
-        return (State::Outside, Some(why));
-    }
-    if !node.usable {
-        let why = match (&node.pressure, node.ready) {
-            (Some(pressure), _) => format!("it reports {pressure}"),
-            (None, true) => "it is cordoned".to_owned(),
-            (None, false) => "it is not ready".to_owned(),
-        };
-        return (State::Unusable, Some(why));
-    }
-    match pool.closed_nodes.iter().find(|(name, _)| **name == node.name) {
-        Some((_, why)) => (State::Closed, Some((*why).to_owned())),
-        None if pool.nodes_to_avoid.contains(&node.name) => {
-            (State::Closed, Some("its memory is measured to be full".to_owned()))
-        }
-        None => (State::Open, None),
+fn state(node: &Name, planner: &Planner) -> (State, Option<String>) {
+    match planner.node_standing(node) {
+        Some(NodeStanding::Open) => (State::Open, None),
+        Some(NodeStanding::Closed(why)) => (State::Closed, Some(why)),
+        Some(NodeStanding::Unusable(why)) => (State::Unusable, Some(why)),
+        Some(NodeStanding::Outside(why)) => (State::Outside, Some(why)),
+        None => (State::Outside, None),
     }
 }
 

@@ -39,6 +39,7 @@ pub(crate) use node::{compute, without_compute};
 pub(crate) use nodes::Part;
 pub(crate) use questions::{Size, Traits};
 pub(crate) use state::Closed;
+pub use state::NodeStanding;
 
 /// What is on a node.
 #[derive(Debug, Clone, Copy)]

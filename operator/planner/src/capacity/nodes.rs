@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Capacity, Closed,
+    Capacity, Closed, NodeStanding,
     index::Ask,
     node::{Account, Entry, without_compute},
     promises::Ledger,
@@ -166,6 +166,12 @@ impl Capacity {
             }
         }
         Ok(())
+    }
+
+    /// How a node stands, for people; none if there is no such node.
+    pub(crate) fn standing(&self, node: &Name, settings: Option<&Settings>) -> Option<NodeStanding> {
+        let entry = self.nodes.get(node)?;
+        Some(entry.state.standing(entry.node.as_ref()?, settings))
     }
 
     /// Nodes of the pool that a new pod of a ScavengerJob must not go to now, although kube-scheduler might send it there.

@@ -56,6 +56,19 @@ pub(crate) enum Closed {
     Starts(String),
 }
 
+/// How a node stands, for people: whether ScavengerJobs may be added to it, and else why not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NodeStanding {
+    /// They may.
+    Open,
+    /// It takes none for now, although other pods go there.
+    Closed(String),
+    /// It takes no pods.
+    Unusable(String),
+    /// It does not belong to the pool.
+    Outside(String),
+}
+
 impl NodeState {
     /// That of a node in a pool with these settings, which may be closed to ScavengerJobs.
     pub(crate) fn of(node: &Node, settings: Option<&Settings>, closed: Option<&Closed>) -> Self {
@@ -90,6 +103,25 @@ impl NodeState {
     /// True if ScavengerJobs may be added to it.
     pub(super) fn is_open(&self) -> bool {
         self.takes == Takes::Open
+    }
+
+    /// The same with the words for people.
+    pub(super) fn standing(&self, node: &Node, settings: Option<&Settings>) -> NodeStanding {
+        if let Some(why) = settings.and_then(|settings| settings.lacks(node)) {
+            return NodeStanding::Outside(why);
+        }
+        if !node.usable {
+            return NodeStanding::Unusable(match (&node.pressure, node.ready) {
+                (Some(pressure), _) => format!("it reports {pressure}"),
+                (None, true) => "it is cordoned".to_owned(),
+                (None, false) => "it is not ready".to_owned(),
+            });
+        }
+        match self.closed() {
+            Some(Closed::Starts(why)) => NodeStanding::Closed(why.clone()),
+            Some(Closed::Memory) => NodeStanding::Closed("its memory is measured to be full".to_owned()),
+            None => NodeStanding::Open,
+        }
     }
 
     /// Why a new pod of a ScavengerJob must not go there, although kube-scheduler might choose it.

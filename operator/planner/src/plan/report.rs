@@ -4,6 +4,7 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
+    capacity::NodeStanding,
     causes::left_pool,
     lifecycle::priority,
     queue::QueueEntry,
@@ -54,6 +55,12 @@ impl Planner {
             measuring_memory: self.causes.short_nodes.measured.measuring(),
             usage: settings.ok().and_then(|settings| self.node_use.report(settings, &self.capacity, now)),
         }
+    }
+
+    /// How a node stands: whether ScavengerJobs may be added to it, and else why not. None if there is no such node.
+    #[must_use]
+    pub fn node_standing(&self, node: &Name) -> Option<NodeStanding> {
+        self.capacity.standing(node, self.settings.as_ref().ok())
     }
 
     /// Why a ScavengerJob is interrupted soon although it is not its turn: one of its pods is on a node that left the pool.
