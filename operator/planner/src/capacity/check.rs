@@ -127,7 +127,7 @@ impl Capacity {
                 let mut truth = 0;
                 for (name, entry) in &self.nodes {
                     let Some(node) = &entry.node else { continue };
-                    let rows = table as usize * View::ALL.len() + view as usize;
+                    let rows = table.rows(view);
                     let rooms = entry.free_by_view(ledger.promised(name), self.chooses_nodes);
                     let room = rooms.into_iter().nth(rows).flatten();
                     truth +=

@@ -106,13 +106,14 @@ struct Asked {
 impl Asked {
     /// Where the rows of its table are.
     fn rows(&self, view: View) -> usize {
-        self.table as usize * VIEWS + view as usize
+        self.table.rows(view)
     }
 
     fn table(whose: Whose, demand: &Demand, placing: Placing) -> Table {
         match whose {
             Whose::ScavengerJobs if placing == Placing::NodeLimits => Table::Usage,
             Whose::ScavengerJobs if placing == Placing::Usage && demand.may_go_by_use() => Table::Usage,
+            Whose::Ordinary if placing != Placing::Scheduler => Table::Ordinary,
             Whose::ScavengerJobs | Whose::Ordinary => Table::Requests,
         }
     }
@@ -312,7 +313,7 @@ impl Places {
 
     /// Where the rows are in which a ScavengerJob's demand finds what is free.
     pub(crate) fn rows(&self, demand: &Demand, view: View) -> usize {
-        Asked::table(Whose::ScavengerJobs, demand, self.placing) as usize * VIEWS + view as usize
+        Asked::table(Whose::ScavengerJobs, demand, self.placing).rows(view)
     }
 
     /// How many units of a demand find a place.

@@ -165,20 +165,21 @@ impl Entry {
             }
             free
         };
-        // As far as it may be filled at all: what ordinary pods wait for may take the whole node.
+        // As far as it may be filled at all.
         let fillable = self.limit.as_ref().map_or(&node.allocatable, |own| &own.limit);
         let most = self.limit.as_ref().map_or(&node.allocatable, |own| &own.most);
-        let without = self.is_open().then(|| node.allocatable.minus(&self.ordinary));
+        let without = self.is_open().then(|| fillable.minus(&self.ordinary));
         let now = self.is_open().then(|| left(fillable, &self.used.plus(&self.beyond)));
+        if !by_use && self.account.is_none() {
+            let empty = self.is_eligible().then(|| node.allocatable.clone());
+            return [now, without, empty, None, None, None, None];
+        }
+        // What ordinary pods wait for may take the whole node.
+        let for_ordinary = self.is_open().then(|| node.allocatable.minus(&self.ordinary));
         let Some(account) = &self.account else {
-            if !by_use {
-                let empty = self.is_eligible().then(|| node.allocatable.clone());
-                return [now, without, empty, None, None, None];
-            }
             // Only ScavengerJobs are asked whether they ever fit: gangs, too, stay below what the node may be filled to.
             let empty = self.is_eligible().then(|| most.clone());
-            let chosen_without = self.is_open().then(|| fillable.minus(&self.ordinary));
-            return [now.clone(), without, empty.clone(), now, chosen_without, empty];
+            return [now.clone(), without.clone(), empty.clone(), now, without, empty, for_ordinary];
         };
         let most_pods = |mut free: Resources, most: i64| {
             free.pods = free.pods.min(most);
@@ -197,7 +198,9 @@ impl Entry {
         let empty =
             self.is_eligible().then(|| most_pods(with_compute(most, &account.most), account.most_pods));
         let both = now.zip(by_use_now.as_ref()).map(|(now, by_use)| smaller(&now, by_use));
-        [both, without, empty.clone(), by_use_now, by_use_without, empty]
+        let both_without =
+            without.zip(by_use_without.as_ref()).map(|(without, by_use)| smaller(&without, by_use));
+        [both, both_without, empty.clone(), by_use_now, by_use_without, empty, for_ordinary]
     }
 }
 

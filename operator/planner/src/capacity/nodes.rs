@@ -67,9 +67,9 @@ impl Capacity {
     /// What a ScavengerJob of one pod may take of a node of the pool.
     pub(crate) fn free_for_one_pod(&self, node: &Name, ledger: &Ledger) -> Resources {
         let Some(entry) = self.nodes.get(node) else { return Resources::default() };
-        let view = if self.chooses_nodes { Table::Usage } else { Table::Requests } as usize * View::ALL.len();
+        let table = if self.chooses_nodes { Table::Usage } else { Table::Requests };
         let free = entry.free_by_view(ledger.promised(node), self.chooses_nodes);
-        free.into_iter().nth(view + View::Now as usize).flatten().unwrap_or_default()
+        free.into_iter().nth(table.rows(View::Now)).flatten().unwrap_or_default()
     }
 
     /// What pods on a node request, and what is promised on it.

@@ -47,10 +47,25 @@ pub(crate) enum Table {
     /// For those that the planner places by what is really used, or that must stay below limits of nodes. Empty while there
     /// are neither.
     Usage,
+    /// For ordinary pods, whatever they really use and whatever limits nodes have: without ScavengerJobs alone. Empty while
+    /// `Usage` is, for `Requests` says the same then.
+    Ordinary,
 }
 
+impl Table {
+    /// Where its rows are.
+    pub(super) fn rows(self, view: View) -> usize {
+        match self {
+            Self::Requests | Self::Usage => self as usize * VIEWS + view as usize,
+            Self::Ordinary => ORDINARY,
+        }
+    }
+}
+
+/// Where the rows of [`Table::Ordinary`] are.
+const ORDINARY: usize = 2 * VIEWS;
 /// Rows of all tables.
-pub(super) const TABLES: usize = 2 * VIEWS;
+pub(super) const TABLES: usize = ORDINARY + 1;
 pub(super) const VIEWS: usize = 3;
 
 /// What is free on one node in each view of each table; none if the node does not count there.

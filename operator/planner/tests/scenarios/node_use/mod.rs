@@ -228,6 +228,27 @@ fn a_gang_needs_capacity_by_requests_too() {
     assert_eq!(cluster.status("one").phase, Phase::Running);
 }
 
+/// What ordinary pods use, or request where nodes have limits of their own, leaves a gang no room, whoever ends.
+#[test]
+fn nothing_is_kept_for_a_gang_that_cannot_fit_beside_ordinary_pods() {
+    let by_use = settings().by_use();
+    let in_groups = settings().with_group("spare", ("zone", "spare"), 0.7).by_use();
+    for (settings, requested, used, asked) in [(by_use, 1000, 4000, 4000), (in_groups, 4000, 1000, 5000)] {
+        let mut cluster = Cluster::new(settings).with_nodes([node("n1", 10_000), node("n2", 10_000)]);
+        for name in ["web", "shop"] {
+            cluster.create_pod(pod(name, requested), FOREVER);
+        }
+        minutes(&mut cluster, 7, |_| (1000, used));
+        cluster.submit(sj("gang").asking(asked).gang(2), work(3000));
+        minutes(&mut cluster, 11, |_| (1000, used));
+        assert_eq!(cluster.waits("gang"), Some(WaitingReason::NoCapacity), "{}", cluster.history());
+        // Nothing is lent to it, for an interruption would cost too much.
+        cluster.submit(sj("small").asking(2000).interruptible_after(seconds(7200)), work(3000));
+        minutes(&mut cluster, 2, |_| (1000, used));
+        assert_eq!(cluster.status("small").phase, Phase::Running, "{}", cluster.status("small").message);
+    }
+}
+
 #[test]
 fn only_selected_nodes_are_counted_by_use_and_what_runs_keeps_its_accounting() {
     let nodes = [node("n1", 10_000).labelled("canary", "yes"), node("n2", 10_000)];
