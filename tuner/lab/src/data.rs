@@ -15,6 +15,7 @@ use scavenger_tuner_model::performance::{GpuPlacement, Placement};
 const HECBIOSIM: &str = include_str!("../../data/hecbiosim.csv");
 const ARCHER: &str = include_str!("../../data/archer-benchmarks.csv");
 const ONE_NODE: &str = include_str!("../../data/one-node.csv");
+const FEW_CORES: &str = include_str!("../../data/few-cores.csv");
 
 /// One measured run.
 #[derive(Clone, Debug)]
@@ -133,12 +134,16 @@ pub fn load() -> Vec<Row> {
     let hecbiosim = Table::new(HECBIOSIM).rows().filter_map(|cell| hecbiosim_row(&cell));
     let archer = Table::new(ARCHER).rows().filter_map(|cell| archer_row(&cell));
     let one_node = Table::new(ONE_NODE).rows().filter_map(|cell| one_node_row(&cell));
-    hecbiosim.chain(archer).chain(one_node).collect()
+    let few_cores = Table::new(FEW_CORES).rows().filter_map(|cell| few_cores_row(&cell));
+    hecbiosim.chain(archer).chain(one_node).chain(few_cores).collect()
 }
 
-/// True for the rows of one-node.csv.
+/// Machines of one-node.csv and few-cores.csv whose CPUs were measured.
+const ON_PARTS: [&str; 6] = ["bridges2", "lumi-g", "tiger", "perseus", "della-haswell", "della-cascade"];
+
+/// True for the rows of one-node.csv and few-cores.csv.
 pub(super) fn is_of_one_node(row: &Row) -> bool {
-    ["bridges2", "lumi-g"].contains(&row.machine.as_str())
+    ON_PARTS.contains(&row.machine.as_str())
 }
 
 pub(super) fn number(text: &str) -> Option<f64> {
@@ -293,6 +298,61 @@ fn one_node_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
     })
 }
 
+/// A part of one node; what its other cores did is not recorded, and they are taken to be idle.
+fn few_cores_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
+    let (machine, cpu) = match cell("machine") {
+        "Adroit" => ("adroit", "skylake-sp"),
+        "TigerGpu" => ("tigergpu", "broadwell"),
+        "Traverse" => ("traverse", "power9"),
+        "Tiger" => ("tiger", "skylake-sp"),
+        "Perseus" => ("perseus", "broadwell"),
+        "Della-haswell" => ("della-haswell", "haswell"),
+        "Della-cascade" => ("della-cascade", "cascadelake"),
+        _ => return None,
+    };
+    if cell("set") == "skip" {
+        return None;
+    }
+    let (ranks, threads) = (number(cell("ranks"))?, number(cell("threads"))?);
+    let (cores, of_node) = (number(cell("cores"))?, number(cell("cores_per_node"))?);
+    let (cpu, job) = (CpuClass::by_key(cpu)?, job(cell)?.built_for(Simd::of_build(cell("simd_build"))));
+    let is_on_gpu = |name: &str| cell(name) == "gpu";
+    let gpu = match cell("gpu") {
+        "" => None,
+        product => Some(GpuPlacement {
+            class: as_if_never_measured(&product.to_ascii_lowercase())?,
+            count: number(cell("gpus"))?,
+            pme: is_on_gpu("gpu_pme"),
+            bonded: is_on_gpu("gpu_bonded"),
+            update: is_on_gpu("gpu_update"),
+        }),
+    };
+    // Its column is empty: mdrun's own rule.
+    let npme = if gpu.is_some() { 0 } else { npme::guess(&job.system, cpu.simd, ranks as u32) };
+    Some(Row {
+        machine: machine.to_owned(),
+        version: format!("{} {}", cell("gromacs_version"), cell("simd_build")),
+        system: cell("system").to_owned(),
+        cpu,
+        job,
+        place: Placement {
+            nodes: 1.0,
+            ranks,
+            threads,
+            npme: f64::from(npme),
+            cores,
+            smt: number(cell("smt"))?,
+            // Beside a GPU the clock of the host is that of a busy node, as of all rows with GPUs.
+            busy: if gpu.is_some() { 1.0 } else { cores / of_node },
+            gpu,
+        },
+        share: cores / of_node,
+        npme_guessed: true,
+        ns_per_day: number(cell("ns_per_day"))?,
+        cycles: None,
+    })
+}
+
 /// A product with the uncertainty of those that the files have no runs of: a fold knows none of it.
 fn as_if_never_measured(key: &str) -> Option<&'static GpuClass> {
     static CLASSES: LazyLock<Vec<GpuClass>> = LazyLock::new(|| {
@@ -326,6 +386,9 @@ mod tests {
         assert_eq!(of("archer2"), 586 + 4);
         assert_eq!((of("bede"), of("jade2"), of("lumi"), of("myriad")), (5, 5, 5, 60));
         assert_eq!((of("bridges2"), of("lumi-g")), (31, 10));
+        assert_eq!((of("tiger"), of("perseus"), of("della-haswell"), of("della-cascade")), (32, 11, 1, 9));
+        // Those of the set "skip" were bound to cores in a way that no pod is.
+        assert_eq!((of("adroit"), of("tigergpu"), of("traverse")), (10, 7, 7));
         // 247 rows of which 109 wrote coordinates in the timed part or are of Myriad or archer2.
         assert_eq!((of("archer"), of("cirrus"), of("csd3")), (40, 16, 17 - 3 + 3));
     }

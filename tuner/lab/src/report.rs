@@ -7,6 +7,7 @@ use scavenger_tuner_model::learn::{self, Stratum};
 
 use super::components::Compared;
 use super::data::OnOneNode;
+use super::efficiency::Pick;
 use super::memory::Peak;
 use super::pieces::Brought;
 use super::tables::{Known, Worth};
@@ -43,6 +44,7 @@ pub fn table(accuracy: &Accuracy) -> String {
             goal(worst)
         );
     }
+    picks(&mut text, &accuracy.picks);
     memory_row(&mut text, &accuracy.memory);
     components(&mut text, &accuracy.components);
     tables(&mut text, &accuracy.tables);
@@ -53,6 +55,18 @@ pub fn table(accuracy: &Accuracy) -> String {
         rows(&mut text, regimes);
     }
     text
+}
+
+fn picks(text: &mut String, picks: &[Pick]) {
+    let count = |is_it: fn(&Pick) -> bool| picks.iter().filter(|pick| is_it(pick)).count();
+    let (right, near) = (count(|pick| pick.apart == 0), count(|pick| pick.apart <= 1));
+    let more = count(|pick| pick.predicted > pick.measured);
+    let _ = writeln!(
+        text,
+        "| most cores with an efficiency of 0.7, the ladder's own rule, one node | {} choices | {right} right, {near} within one \
+         size of it; {more} too many | two thirds right | - | - | - | - |",
+        picks.len(),
+    );
 }
 
 fn components(text: &mut String, compared: &[Compared]) {
