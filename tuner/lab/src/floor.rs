@@ -46,7 +46,7 @@ const LOSSES: [(usize, (f64, f64), &str); 3] = [
 ];
 
 /// Least share of the numbers of cores that pay which are found up to one measured size.
-const NEAR_PICKS: f64 = 0.6;
+const NEAR_PICKS: f64 = 0.5;
 
 /// Name of the table of all rows.
 const ALL_ROWS: &str = "all rows";

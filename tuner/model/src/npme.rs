@@ -36,7 +36,7 @@ fn pme_share(system: &System, simd: Simd) -> f64 {
         Simd::Neon | Simd::Avx128Fma | Simd::Vsx => (4.0, true),
         Simd::Avx256 => (8.0, false),
         Simd::Avx2On128 => (4.0, true),
-        Simd::Avx2 | Simd::Sve => (8.0, true),
+        Simd::Avx2 | Simd::Sve | Simd::SveOn128 | Simd::SveOn512 => (8.0, true),
         Simd::Avx512On256 | Simd::Avx512 => (16.0_f64, true),
     };
     let slower = 5.0 / ((2.0 * width).sqrt() * if fma { 1.25 } else { 1.0 });

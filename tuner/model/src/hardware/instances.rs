@@ -25,7 +25,7 @@ const AWS: &[Family] = &[
     ("x2g", "neoverse-n1", ""), ("i4g", "neoverse-n1", ""), ("im4g", "neoverse-n1", ""), ("is4g", "neoverse-n1", ""),
     ("c7g", "neoverse-v1", ""), ("m7g", "neoverse-v1", ""), ("r7g", "neoverse-v1", ""), ("hpc7g", "neoverse-v1", ""),
     ("c8g", "neoverse-v2", ""), ("m8g", "neoverse-v2", ""), ("r8g", "neoverse-v2", ""), ("x8g", "neoverse-v2", ""),
-    ("i8g", "neoverse-v2", ""),
+    ("i8g", "neoverse-v2", ""), ("c9g", "neoverse-v3", ""), ("m9g", "neoverse-v3", ""), ("r9g", "neoverse-v3", ""),
     ("p2", "broadwell", "k80"), ("p3", "broadwell", "v100"), ("p4d", "cascadelake", "a100"),
     ("p5", "zen3", "h100"), ("p5en", "sapphirerapids", "h200"), ("p6-b200", "emeraldrapids", "b200"),
     ("g4dn", "cascadelake", "t4"), ("g5", "zen2", "a10"), ("g5g", "neoverse-n1", "t4"), ("g6", "zen3", "l4"),

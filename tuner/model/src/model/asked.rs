@@ -5,10 +5,10 @@ use std::sync::Arc;
 use scavenger_schema::tuning::{Interval, Layout};
 
 use super::place::{placement, throttling};
-use super::{Job, Model, SIGMA_SHARED, features, origin};
+use super::{Job, Model, SIGMA_SHARED, features, origin, sigma_of_build};
 use crate::hardware::Hardware;
 use crate::interval::{combine, log_normal};
-use crate::learn::{About, Features, Origin};
+use crate::learn::{About, Features, Known, Origin};
 use crate::performance::StepTime;
 
 /// The same if a CPU of Kubernetes is a hardware thread: what runs on the other one is not known.
@@ -42,11 +42,11 @@ impl Asked<'_> {
         self.about.iter().find(|(hardware, _)| mine(hardware)).map(|(_, about)| &**about)
     }
 
-    /// Expected residual, its standard deviation, and the factor that calibrates it.
-    fn learned(&self, features: &Features) -> (f64, f64, f64) {
+    /// Expected residual, its standard deviation, and what is known.
+    fn learned(&self, features: &Features) -> (f64, f64, Known) {
         let answer = |about: &About| {
             let (shift, sigma) = about.ask(features);
-            (shift, sigma, features.widening(about.known()))
+            (shift, sigma, about.known())
         };
         match self.about(features.origin()) {
             Some(about) => answer(about),
@@ -93,10 +93,11 @@ impl Asked<'_> {
     pub fn predict(&self, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> Prediction {
         let (place, physics) = self.model.physical_step(self.job, hardware, layout, cpu_millicores);
         let features = features(self.job, hardware.cpu, &place, self.job.site, &physics);
-        let (shift, sigma, widening) = self.learned(&features);
+        let (shift, sigma, known) = self.learned(&features);
         let step = physics.scaled(shift.exp());
-        let sigma = widening
+        let sigma = features.widening(known)
             * combine(&[
+                sigma_of_build(self.job, hardware.cpu, &physics, known),
                 sigma,
                 SIGMA_SHARED,
                 self.job.work.sigma_of_output(step.total),

@@ -16,10 +16,12 @@ use scavenger_schema::tuning::{ClassResidual, Layout};
 
 use crate::hardware::{CpuClass, GpuClass, Hardware};
 use crate::interval::combine;
-use crate::learn::{Components, Features, Knowledge, Origin, Residual, Site, hash};
+use crate::learn::{Components, Features, Known, Knowledge, Origin, Residual, Site, hash};
 use crate::memory;
 use crate::memory::MeasuredPeaks;
-use crate::performance::{ClassFactors, Constants, Parts, Placement, StepTime, step_parts};
+use crate::performance::{
+    ClassFactors, Constants, Overlap, Part, Parts, Placement, StepTime, step_parts,
+};
 use builds::Builds;
 use place::{placement, throttling};
 
@@ -28,6 +30,10 @@ pub(crate) use answer::{check_layout, check_node, display};
 pub use asked::{Asked, Prediction};
 pub use job::{Job, local_site};
 pub use observation::Observation;
+
+/// Uncertainty of ln(time) of the pairs with a build that is not the processor's own, relative to the logarithm of what it
+/// costs: one setting of a compiler, kernels that are tuned less.
+const SIGMA_BUILD: f64 = 0.4;
 
 /// Uncertainty of ln(speed) of cores that are shared with other pods.
 const SIGMA_SHARED: f64 = 0.08;
@@ -107,7 +113,8 @@ impl Model {
         let asked = features(job, cpu, place, site, &step);
         let about = self.knowledge.about(asked.origin(), job.asker);
         let (shift, sigma) = about.ask(&asked);
-        let deviation = combine(&[sigma, SIGMA_SHARED, self.unmeasured_gpus(&asked)]);
+        let of_build = sigma_of_build(job, cpu, &step, about.known());
+        let deviation = combine(&[sigma, SIGMA_SHARED, of_build, self.unmeasured_gpus(&asked)]);
         let widening = asked.widening(about.known());
         Expected { seconds: step.total * shift.exp(), deviation, sigma: deviation * widening }
     }
@@ -226,6 +233,15 @@ impl Model {
         let place = placement(hardware, layout, cpu_millicores);
         (place, self.step_time(job, hardware.cpu, &place).scaled(throttling(cpu_millicores)))
     }
+}
+
+/// Uncertainty of ln(time) of a step because of a build that is not the processor's own, until something was measured.
+fn sigma_of_build(job: &Job, cpu: &CpuClass, step: &StepTime, known: Known) -> f64 {
+    if known > Known::Class || step.parts.overlap == Overlap::Gpu {
+        return 0.0;
+    }
+    let share = step.shares[Part::Pair as usize];
+    SIGMA_BUILD * share * cpu.relative_pair_time(job.simd).ln().abs()
 }
 
 /// What the knowledge is asked with.
