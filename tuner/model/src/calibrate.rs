@@ -14,6 +14,7 @@ use scavenger_schema::water::WaterBox;
 use crate::error::{FieldError, TuneError, within};
 use crate::hardware::{Hardware, hardware_of};
 use crate::ladder::MOST_CORES_PER_GPU;
+use crate::ladder::runnable::{refused, simd_of};
 use crate::layout::{cpu_layouts, gpu_layout};
 use crate::memory::{peak_bytes, request_bytes};
 use crate::model::{Job, Model, check_node, class_name, display};
@@ -79,6 +80,9 @@ pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<Calibratio
     let seconds = within("seconds", request.seconds, bounds::BENCHMARK_SECONDS)?;
     let hardware = hardware_of(&request.node.labels, request.node.allocatable.gpus)
         .on_node(request.node.allocatable.cpu_millicores);
+    if let Some(simd) = simd_of(&request.build).filter(|simd| !hardware.cpu.runs(*simd)) {
+        return Err(refused(format!("GROMACS is built for {simd}, and the node's processor does not have it")));
+    }
     let boxes: Vec<SystemDescription> = boxes(request.max_atoms)?.into_iter().map(water).collect();
     let possible =
         short_enough(model, &hardware, runs(model, request, &hardware, &boxes, most_cores)?, seconds);

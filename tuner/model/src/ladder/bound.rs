@@ -18,7 +18,7 @@ const WORTH_A_LINE: f64 = 1.5;
 
 /// Labels that may stand for a kind of node, the one that people know best first. The processor's family and the vector
 /// instructions that it has say more together than alone.
-fn telling() -> impl Iterator<Item = &'static str> {
+pub(super) fn telling() -> impl Iterator<Item = &'static str> {
     let of_cpus = [label::CPU_MODEL, label::CPU_FAMILY, label::ARCH];
     [label::INSTANCE_TYPE].into_iter().chain(label::GPU_PRODUCTS).chain(of_cpus)
 }

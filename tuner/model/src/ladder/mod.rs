@@ -1,14 +1,15 @@
 //! The ladder: configurations in the order in which a simulation should try them.
 //!
-//! 1. `candidates`: for every useful amount of resources the best layout that mdrun accepts, on the slowest of the
+//! 1. `runnable`: nodes that cannot run the build are left out, and a label keeps pods off them.
+//! 2. `candidates`: for every useful amount of resources the best layout that mdrun accepts, on the slowest of the
 //!    kinds of nodes that can hold it.
-//! 2. `bound`: the same for nodes of one kind alone, where that kind is much faster and a label distinguishes it.
-//! 3. `lines`: what asks for no less of anything and is no faster than another is left out. The rest is a line per
+//! 3. `bound`: the same for nodes of one kind alone, where that kind is much faster and a label distinguishes it.
+//! 4. `lines`: what asks for no less of anything and is no faster than another is left out. The rest is a line per
 //!    kind of hardware; each begins with the largest configuration that pays and goes down in steps of speed.
-//! 4. `sanity`: where the system is far from what was measured, intervals are wider and a sentence says why.
-//! 5. `explore`: at a restart, the second-best layout has its chance.
-//! 6. `order`: fastest first, or first what would be done first, if the wait for capacity can be estimated.
-//! 7. `shared_gpu`: what several simulations on one GPU would do together, if that is asked.
+//! 5. `sanity`: where the system is far from what was measured, intervals are wider and a sentence says why.
+//! 6. `explore`: at a restart, the second-best layout has its chance.
+//! 7. `order`: fastest first, or first what would be done first, if the wait for capacity can be estimated.
+//! 8. `shared_gpu`: what several simulations on one GPU would do together, if that is asked.
 //!
 //! Ties go to the candidate with less memory, then fewer ranks, so the same request always gives the same ladder.
 
@@ -19,6 +20,7 @@ mod explore;
 pub mod fixtures;
 mod lines;
 mod order;
+pub(crate) mod runnable;
 mod sanity;
 mod shared_gpu;
 #[cfg(test)]
@@ -37,6 +39,7 @@ pub(crate) use candidates::MOST_CORES_PER_GPU;
 use candidates::{Candidate, Kind, Question, candidates, holding_it, kinds_of};
 use explore::Restart;
 use lines::{Chosen, choose, lines_of};
+use runnable::{Label, on_runnable};
 pub(crate) use sanity::{Asking, Sane};
 
 use crate::error::{FieldError, TuneError, within};
@@ -48,6 +51,8 @@ use crate::model::{Job, Model, check_node, class_name, display};
 pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, TuneError> {
     let Checked { sane, restart } = checked(model, request)?;
     let job = &sane.job;
+    let (request, needed) = on_runnable(request)?;
+    let request = &*request;
     let kinds = kinds_of(&request.nodes);
     let question = Question { restart, ..Question::new(model, job, &request.limits, &kinds) };
     let candidates = candidates(&question);
@@ -57,7 +62,7 @@ pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, Tune
     let lines = lines_of(&question, &candidates);
     let chosen = choose(&question, &lines, &candidates);
     let mut rungs: Vec<Rung> =
-        chosen.iter().map(|chosen| describe(&question, &sane, chosen, request)).collect();
+        chosen.iter().map(|chosen| describe(&question, &sane, chosen, request, needed.as_ref())).collect();
     let fastest = rungs.first().and_then(|rung| rung.hours_to_finish);
     order::by_expected_finish(&mut rungs);
     let shared_gpu = shared_gpu::shared_gpus(&question, &candidates);
@@ -96,6 +101,7 @@ pub struct CurvePoint {
 pub fn curve(model: &Model, request: &LadderRequest) -> Result<Vec<CurvePoint>, TuneError> {
     let Checked { sane, .. } = checked(model, request)?;
     let job = &sane.job;
+    let (request, _) = on_runnable(request)?;
     let mut points: Vec<CurvePoint> = Vec::new();
     for kind in kinds_of(&request.nodes) {
         let kinds = [kind];
@@ -224,7 +230,13 @@ fn on_hardware(candidate: &Candidate, kinds: &[(Hardware, Interval)]) -> Vec<Har
     if speeds.len() > 1 { speeds } else { Vec::new() }
 }
 
-fn describe(question: &Question<'_>, sane: &Sane, chosen: &Chosen<'_>, request: &LadderRequest) -> Rung {
+fn describe(
+    question: &Question<'_>,
+    sane: &Sane,
+    chosen: &Chosen<'_>,
+    request: &LadderRequest,
+    needed: Option<&Label>,
+) -> Rung {
     let Chosen { candidate, line, above } = chosen;
     let kinds = predictions(question, candidate);
     let hardware_class = class_name(candidate.slowest.cpu, &candidate.slowest, &candidate.layout);
@@ -255,6 +267,10 @@ fn describe(question: &Question<'_>, sane: &Sane, chosen: &Chosen<'_>, request: 
         reason
             .push_str(&format!("; for nodes with {label}={value} alone, {times:.1} times as fast as {than}"));
         node_labels.insert(label.to_owned(), value.to_owned());
+    }
+    if let (Some((name, value)), Some(simd)) = (needed, &request.build.simd) {
+        reason.push_str(&format!("; for nodes with {name}={value} alone: others cannot run a build for {simd}"));
+        node_labels.insert((*name).to_owned(), value.clone());
     }
     Rung {
         resources: candidate.resources,
