@@ -5,8 +5,8 @@
 
 use scavenger_schema::tuning::CycleTable;
 use scavenger_tuner_model::Model;
-use scavenger_tuner_model::performance::Component;
 
+use super::component::Component;
 use super::data::{Row, Table, number};
 use super::{Fold, fit};
 
@@ -106,7 +106,6 @@ fn log<'a>(cell: &impl Fn(&str) -> &'a str, rows: &[Row]) -> Option<Log> {
         .filter(|component| !component.is_communication() || row.place.nodes <= FEW_NODES)
         .filter_map(|component| Some((component, component.measured(&table)? / steps)))
         .collect();
-    row.cycles = Some(table);
     Some(Log { machine: machine.to_owned(), system: system.to_owned(), row, tuned, seconds, group: 1.0 })
 }
 

@@ -1,13 +1,13 @@
 //! The measured table, read into jobs and placements. `tuner/data/README.md` says what is assumed.
 
-use std::sync::{LazyLock, OnceLock};
+use std::sync::OnceLock;
 
 use scavenger_schema::tuning::{
-    Build, CycleTable, GpuOffload, PmeDescription, Settings, SystemDescription, release_year,
+    Build, GpuOffload, PmeDescription, Settings, SystemDescription, release_year,
 };
-use scavenger_tuner_model::hardware::{CpuClass, GpuClass, Simd, gpu_classes};
+use scavenger_tuner_model::hardware::{CpuClass, GpuClass, Simd};
 use scavenger_tuner_model::layout::unasked_offload;
-use scavenger_tuner_model::learn::{Site, Stratum};
+use scavenger_tuner_model::learn::Site;
 use scavenger_tuner_model::model::Job;
 use scavenger_tuner_model::npme;
 use scavenger_tuner_model::performance::{GpuPlacement, Placement};
@@ -32,14 +32,10 @@ pub struct Row {
     pub job: Job,
     /// How it ran.
     pub place: Placement,
-    /// Share of its nodes' cores that it had; more of them work where neighbours do.
-    pub share: f64,
     /// True if the PME ranks in `place` are mdrun's guess and were not recorded.
     pub npme_guessed: bool,
     /// Measured speed.
     pub ns_per_day: f64,
-    /// Where mdrun says that the time went, of those whose log is in cycles.csv.
-    pub cycles: Option<CycleTable>,
 }
 
 impl Row {
@@ -64,7 +60,13 @@ impl Row {
     /// True if other programs kept cores of its node busy.
     #[must_use]
     pub fn is_beside_neighbours(&self) -> bool {
-        self.place.busy > self.share + 0.01
+        self.place.busy > self.place.share + 0.01
+    }
+
+    /// True if it had some cores of a node. Two threads on each of half of the cores were measured as a whole node.
+    #[must_use]
+    pub fn is_part_of_node(&self) -> bool {
+        self.place.nodes < 1.5 && self.place.smt < 1.5 && self.place.busy < 0.99
     }
 
     /// Measured seconds per step.
@@ -92,10 +94,12 @@ impl OnOneNode {
         let mut counted = Self::default();
         for row in rows {
             // Beside neighbours all cores may work, as they do on a whole node.
-            let kind = match Stratum::of(&row.place) {
-                _ if row.is_beside_neighbours() => &mut counted.beside,
-                Stratum::PartOfNode => &mut counted.alone,
-                _ => &mut counted.whole,
+            let kind = if row.is_beside_neighbours() {
+                &mut counted.beside
+            } else if row.is_part_of_node() {
+                &mut counted.alone
+            } else {
+                &mut counted.whole
             };
             *kind += 1;
         }
@@ -173,12 +177,12 @@ fn hecbiosim_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
     let machine = cell("machine");
     let nodes = number(cell("nodes"))?;
     let threads = number(cell("threads_per_rank"));
-    // (CPU, GPU, cores beside the GPU)
+    // (CPU, GPU, cores beside the GPU and of the node)
     let (cpu, gpu, host) = match machine {
-        "archer2" => ("zen2", None, 0.0),
-        "bede" => ("neoverse-v2", Some("gh200"), 72.0),
-        "jade2" => ("broadwell", Some("v100"), 4.0),
-        "lumi" => ("zen3", Some("mi250x"), 16.0),
+        "archer2" => ("zen2", None, (0.0, 128.0)),
+        "bede" => ("neoverse-v2", Some("gh200"), (72.0, 72.0)),
+        "jade2" => ("broadwell", Some("v100"), (4.0, 40.0)),
+        "lumi" => ("zen3", Some("mi250x"), (16.0, 64.0)),
         _ => return None,
     };
     let place = if let Some(gpu) = gpu {
@@ -189,7 +193,17 @@ fn hecbiosim_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         let (cores, smt) = if threads > 1.0 { (64.0, 2.0) } else { (128.0, 1.0) };
         let ranks = nodes * number(cell("ranks_per_node"))?;
         let busy = cores / 128.0;
-        Placement { nodes, ranks, threads, npme: 0.0, cores: nodes * cores, smt, busy, gpu: None }
+        Placement {
+            nodes,
+            ranks,
+            threads,
+            npme: 0.0,
+            cores: nodes * cores,
+            smt,
+            busy,
+            share: busy,
+            gpu: None,
+        }
     };
     let cpu = if machine == "archer2" { archer2_since_december_2022()? } else { CpuClass::by_key(cpu)? };
     let job = job(cell)?;
@@ -204,10 +218,8 @@ fn hecbiosim_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         cpu,
         job,
         npme_guessed: true,
-        share: place.busy,
         place: Placement { npme: f64::from(npme), ..place },
         ns_per_day: number(cell("ns_per_day"))?,
-        cycles: None,
     })
 }
 
@@ -238,7 +250,7 @@ fn archer_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
     let npme = cell("npme").parse().unwrap_or(0.0);
     let place = match number(cell("gpus")) {
         Some(gpus) => {
-            let place = gpu_place("p100", gpus, ranks, cores, cell("gromacs_version"))?;
+            let place = gpu_place("p100", gpus, ranks, (cores, 36.0), cell("gromacs_version"))?;
             Placement { npme, ..place }
         }
         None => Placement {
@@ -249,6 +261,7 @@ fn archer_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
             cores,
             smt: number(cell("smt"))?,
             busy: 1.0,
+            share: 1.0,
             gpu: None,
         },
     };
@@ -259,10 +272,8 @@ fn archer_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         cpu: CpuClass::by_key(cpu)?,
         job: job(cell)?,
         npme_guessed: false,
-        share: place.busy,
         place,
         ns_per_day: number(cell("ns_per_day"))?,
-        cycles: None,
     })
 }
 
@@ -289,12 +300,11 @@ fn one_node_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
             cores,
             smt: number(cell("smt"))?,
             busy: number(cell("busy_cores")).unwrap_or(cores) / of_node,
+            share: cores / of_node,
             gpu: None,
         },
-        share: cores / of_node,
         npme_guessed: false,
         ns_per_day: number(cell("ns_per_day"))?,
-        cycles: None,
     })
 }
 
@@ -320,7 +330,7 @@ fn few_cores_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
     let gpu = match cell("gpu") {
         "" => None,
         product => Some(GpuPlacement {
-            class: as_if_never_measured(&product.to_ascii_lowercase())?,
+            class: GpuClass::by_key(&product.to_ascii_lowercase())?,
             count: number(cell("gpus"))?,
             pme: is_on_gpu("gpu_pme"),
             bonded: is_on_gpu("gpu_bonded"),
@@ -344,34 +354,39 @@ fn few_cores_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
             smt: number(cell("smt"))?,
             // Beside a GPU the clock of the host is that of a busy node, as of all rows with GPUs.
             busy: if gpu.is_some() { 1.0 } else { cores / of_node },
+            share: cores / of_node,
             gpu,
         },
-        share: cores / of_node,
         npme_guessed: true,
         ns_per_day: number(cell("ns_per_day"))?,
-        cycles: None,
     })
 }
 
-/// A product with the uncertainty of those that the files have no runs of: a fold knows none of it.
-fn as_if_never_measured(key: &str) -> Option<&'static GpuClass> {
-    static CLASSES: LazyLock<Vec<GpuClass>> = LazyLock::new(|| {
-        gpu_classes().map(|class| GpuClass { sigma: class.sigma.max(NEVER_MEASURED), ..*class }).collect()
-    });
-    CLASSES.iter().find(|class| class.key == key)
-}
-
-/// Standard deviation of such products.
-const NEVER_MEASURED: f64 = 0.35;
-
 /// A run with what mdrun puts on the GPU without being asked to.
-fn gpu_place(gpu: &str, gpus: f64, ranks: f64, cores: f64, version: &str) -> Option<Placement> {
-    let class = as_if_never_measured(gpu)?;
+fn gpu_place(
+    gpu: &str,
+    gpus: f64,
+    ranks: f64,
+    (cores, of_node): (f64, f64),
+    version: &str,
+) -> Option<Placement> {
+    let class = GpuClass::by_key(gpu)?;
     release_year(version)?;
     let GpuOffload { pme, bonded, update, .. } = unasked_offload(Some(version), &Build::default());
     let gpu = GpuPlacement { class, count: gpus, pme, bonded, update };
     let threads = (cores / ranks).floor().max(1.0);
-    Some(Placement { nodes: 1.0, ranks, threads, npme: 0.0, cores, smt: 1.0, busy: 1.0, gpu: Some(gpu) })
+    let share = cores / of_node;
+    Some(Placement {
+        nodes: 1.0,
+        ranks,
+        threads,
+        npme: 0.0,
+        cores,
+        smt: 1.0,
+        busy: 1.0,
+        share,
+        gpu: Some(gpu),
+    })
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use scavenger_schema::tuning::{Layout, Limits};
-use scavenger_tuner_model::hardware::Hardware;
 use scavenger_tuner_model::Model;
+use scavenger_tuner_model::hardware::Hardware;
 
 use super::Fold;
 use super::data::Row;
@@ -73,11 +73,10 @@ fn served(model: &Model, row: &Row) -> f64 {
         smt: false,
         smt_known: true,
         gpu: None,
-        node_cpus: Some((place.cores / row.share).round() as u32),
+        node_cpus: Some((place.cores / place.share).round() as u32),
         is_virtual: false,
     };
-    let layout =
-        Layout { npme: place.npme as u32, ..Layout::cpu(place.ranks as u32, place.threads as u32) };
+    let layout = Layout { npme: place.npme as u32, ..Layout::cpu(place.ranks as u32, place.threads as u32) };
     model.about(&row.job, &[hardware]).speed(&hardware, &layout, place.cores as u32 * 1000)
 }
 

@@ -3,13 +3,11 @@
 //! The floor is that the model is ahead of both plain models. The bounds below hold what is printed beside that: where the
 //! figures lie outside what they should be, an exception names them, with the reason.
 
-use scavenger_tuner_model::performance::Component;
+use super::component::Component;
 
 use super::components::Compared;
 use super::report::{is_few, percent, table};
-use super::{
-    Accuracy, CPU_REGIMES, GPU_REGIMES, KNOWN_PRODUCT, Regime, SPLITS, SplitLoss,
-};
+use super::{Accuracy, CPU_REGIMES, GPU_REGIMES, KNOWN_PRODUCT, Regime, SPLITS, SplitLoss};
 
 /// Least and most that a figure may be.
 type Bounds = (f64, f64);
@@ -115,9 +113,7 @@ fn uncalibrated(rows: &str, regime: &Regime) -> Vec<String> {
     if !contains(bounds, *coverage) {
         let (least, most) = (percent(bounds.0), percent(bounds.1));
         let covered = percent(*coverage);
-        wrong.push(format!(
-            "{rows}, {name}: the interval covers {covered}, must be {least} to {most}"
-        ));
+        wrong.push(format!("{rows}, {name}: the interval covers {covered}, must be {least} to {most}"));
     }
     let most = HALF_WIDTHS.iter().find(|(named, _)| named == name).map_or(f64::INFINITY, |(_, most)| *most);
     if !contains((1.0, most), *half_width) {
@@ -235,7 +231,8 @@ mod tests {
 
     #[test]
     fn a_regime_in_which_a_plain_model_is_ahead_is_told() {
-        let regime = Regime { model: Errors { median: 0.15, p90: 0.44 }, ..regime("CPU, machine never measured") };
+        let regime =
+            Regime { model: Errors { median: 0.15, p90: 0.44 }, ..regime("CPU, machine never measured") };
         let told = behind("one node", &regime);
         assert_eq!(
             told,
@@ -258,10 +255,7 @@ mod tests {
             assert_eq!(uncalibrated("one node", &Regime { coverage, ..good.clone() }).len(), 1, "{coverage}");
         }
         let wide = uncalibrated("one node", &Regime { half_width: 1.6, ..good.clone() });
-        assert_eq!(
-            wide,
-            [format!("one node, {}: the half-width is x1.60, must be at most x1.5", good.name)]
-        );
+        assert_eq!(wide, [format!("one node, {}: the half-width is x1.60, must be at most x1.5", good.name)]);
         let on_gpu = Regime { name: GPU_REGIMES[0].0, coverage: 1.0, ..good };
         assert_eq!(uncalibrated("all rows", &on_gpu), Vec::<String>::new());
     }

@@ -1,5 +1,6 @@
 //! How good the model is on measurements that it has not seen.
 
+pub mod component;
 pub mod components;
 pub mod data;
 pub mod efficiency;
@@ -8,26 +9,21 @@ pub mod fitted;
 pub mod floor;
 pub mod memory;
 pub mod neighbours;
-pub mod pieces;
 pub mod plain;
 pub mod plot;
 pub mod report;
 pub mod settings;
-pub mod tables;
-mod widening;
 
 use std::collections::BTreeMap;
 
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::interval::Z90;
-use scavenger_tuner_model::learn::{Known, Stratum};
 use scavenger_tuner_model::model::Observation;
 
 use components::Log;
 use data::{OnOneNode, Row};
-use fitted::{Fitted, Terms, fit_constants};
+use fitted::{Fitted, fit_constants};
 use plain::Plain;
-use widening::{Widenings, widening, widenings};
 
 /// Rows that count together: one system on one machine.
 fn groups<'a>(rows: &[&'a Row]) -> BTreeMap<(String, String), Vec<&'a Row>> {
@@ -78,7 +74,7 @@ struct Outcome<'a> {
     row: &'a Row,
     group: (String, String),
     model: f64,
-    /// Standard deviation before it is calibrated.
+    /// Standard deviation that is served.
     sigma: f64,
     plain: f64,
     terms: f64,
@@ -96,32 +92,21 @@ struct Fold<'a> {
     terms: Plain,
 }
 
+/// The folds that judge each of `rows`.
 fn folds<'a>(rows: &[&'a Row], logs: &[Log], rounds: usize) -> Vec<Fold<'a>> {
-    folds_of(rows, rows, logs, rounds, &Terms::ALL, &|_| true)
-}
-
-/// The folds that judge `judged`, fitted to those of `rows` that are `fitted`.
-fn folds_of<'a>(
-    rows: &[&'a Row],
-    judged: &[&'a Row],
-    logs: &[Log],
-    rounds: usize,
-    terms: &Terms<'_>,
-    is_fitted: &dyn Fn(&Row) -> bool,
-) -> Vec<Fold<'a>> {
     let mut left_out: Vec<(&str, &str)> =
-        judged.iter().map(|row| (row.machine.as_str(), row.system.as_str())).collect();
+        rows.iter().map(|row| (row.machine.as_str(), row.system.as_str())).collect();
     left_out.sort_unstable();
     left_out.dedup();
     let fold = |(machine, system)| {
-        let is_left = |row: &&Row| row.machine != machine && row.system != system && is_fitted(row);
+        let is_left = |row: &&Row| row.machine != machine && row.system != system;
         let rest: Vec<&Row> = rows.iter().copied().filter(is_left).collect();
         let logs: Vec<&Log> =
             logs.iter().filter(|log| log.machine != machine && log.system != system).collect();
         Fold {
             machine,
             system: Some(system),
-            model: fit_constants(&rest, &logs, rounds, terms).model(),
+            model: fit_constants(&rest, &logs, rounds).model(),
             plain: Plain::fit(&rest, false),
             terms: Plain::fit(&rest, true),
             rest,
@@ -154,7 +139,7 @@ impl Fold<'_> {
                     row,
                     group: key(row),
                     model: error(expected.seconds),
-                    sigma: expected.deviation,
+                    sigma: expected.sigma,
                     plain: error(plain.seconds(row)),
                     terms: error(terms.seconds(row)),
                 }
@@ -173,8 +158,6 @@ fn observation(row: &Row) -> Observation {
         ns_per_day: Some(row.ns_per_day),
         owner: 0,
         memory_residual: None,
-        wall_seconds: None,
-        cycles: row.cycles,
     }
 }
 
@@ -252,15 +235,8 @@ fn counts<'a>(outcomes: &[&'a Outcome<'_>]) -> BTreeMap<&'a (String, String), f6
     counts
 }
 
-/// `widenings` are the factors on the standard deviation of each machine that was left out, by stratum.
-fn regime(
-    name: &'static str,
-    goal: (f64, f64, f64),
-    outcomes: &[&Outcome<'_>],
-    widenings: &Widenings,
-) -> Regime {
+fn regime(name: &'static str, goal: (f64, f64, f64), outcomes: &[&Outcome<'_>]) -> Regime {
     let counts = counts(outcomes);
-    let sigma = |outcome: &Outcome<'_>| outcome.sigma * widening::factor(widenings, outcome);
     let weighted = |value: &dyn Fn(&Outcome<'_>) -> f64| -> Vec<(f64, f64)> {
         outcomes.iter().map(|outcome| (value(outcome), 1.0 / counts[&outcome.group])).collect()
     };
@@ -268,7 +244,7 @@ fn regime(
         let size = |share| fit::weighted_quantile(values, share).exp() - 1.0;
         Errors { median: size(0.5), p90: size(0.9) }
     };
-    let covered = weighted(&|outcome| f64::from(u8::from(outcome.model.abs() <= Z90 * sigma(outcome))));
+    let covered = weighted(&|outcome| f64::from(u8::from(outcome.model.abs() <= Z90 * outcome.sigma)));
     let total: f64 = covered.iter().map(|(_, weight)| weight).sum();
     Regime {
         name,
@@ -278,7 +254,7 @@ fn regime(
         plain: errors(&weighted(&|outcome| outcome.plain.abs())),
         terms: errors(&weighted(&|outcome| outcome.terms.abs())),
         coverage: covered.iter().map(|(value, weight)| value * weight).sum::<f64>() / total.max(1e-9),
-        half_width: fit::weighted_quantile(&weighted(&|outcome| Z90 * sigma(outcome)), 0.5).exp(),
+        half_width: fit::weighted_quantile(&weighted(&|outcome| Z90 * outcome.sigma), 0.5).exp(),
     }
 }
 
@@ -372,16 +348,12 @@ pub struct Accuracy {
     pub picks: Vec<efficiency::Pick>,
     /// Parts of a step beside those of the tables in md.log.
     pub components: Vec<components::Compared>,
-    /// What the table of a run's log adds to its speed.
-    pub tables: Vec<tables::Worth>,
     /// Requests of memory beside measured peaks.
     pub memory: Vec<memory::Peak>,
     /// Predictions for machines that were left out.
     pub points: Vec<Point>,
     /// The constants that all rows together give.
     pub fitted: Fitted,
-    /// The factors on the standard deviation that all rows together give.
-    pub widening: Vec<(Stratum, Known, f64)>,
 }
 
 /// The regimes for CPUs: name and goal.
@@ -429,25 +401,11 @@ pub fn run(rounds: usize) -> Accuracy {
 
     let best = best_splits(&cpu);
     let is_best = |row: &Row| best.get(&choice(row)).is_some_and(|speed| row.ns_per_day >= *speed);
-    let each = |outcomes: &[Vec<Outcome<'_>>]| -> Vec<Widenings> {
-        Known::ALL.into_iter().take(outcomes.len()).map(|known| widenings(known, outcomes)).collect()
-    };
-    let (cpu_widenings, gpu_widenings) = (each(&on_one_node), each(&on_gpus));
-    let mut all_widenings = Vec::new();
-    for (stratum, outcomes) in [
-        (Stratum::WholeNodes, &on_one_node[..]),
-        (Stratum::PartOfNode, &on_one_node[..]),
-        (Stratum::Gpus, &on_gpus[..]),
-    ] {
-        let of_stratum = Known::ALL.into_iter().take(outcomes.len());
-        all_widenings
-            .extend(of_stratum.map(|known| (stratum, known, widening(stratum, known, outcomes, None))));
-    }
     let regimes_of = |outcomes: &[Vec<Outcome<'_>>; 3], part: &dyn Fn(&Row) -> bool| -> Vec<Regime> {
-        let rows = CPU_REGIMES.iter().zip(outcomes).zip(&cpu_widenings);
-        rows.map(|(((name, goal), outcomes), widenings)| {
+        let rows = CPU_REGIMES.iter().zip(outcomes);
+        rows.map(|((name, goal), outcomes)| {
             let outcomes: Vec<_> = outcomes.iter().filter(|outcome| part(outcome.row)).collect();
-            regime(name, *goal, &outcomes, widenings)
+            regime(name, *goal, &outcomes)
         })
         .collect()
     };
@@ -458,14 +416,9 @@ pub fn run(rounds: usize) -> Accuracy {
     let (on_known, on_new): (Vec<_>, Vec<_>) =
         on_gpus[0].iter().partition(|outcome| has_product_elsewhere(outcome.row, &gpu));
     let of_gpus = [on_new, on_gpus[1].iter().collect()];
-    regimes.extend(
-        GPU_REGIMES
-            .iter()
-            .zip(&of_gpus)
-            .zip(&gpu_widenings)
-            .map(|(((name, goal), outcomes), widenings)| regime(name, *goal, outcomes, widenings)),
-    );
-    regimes.push(regime(KNOWN_PRODUCT.0, KNOWN_PRODUCT.1, &on_known, &gpu_widenings[0]));
+    let rows_of_gpus = GPU_REGIMES.iter().zip(&of_gpus);
+    regimes.extend(rows_of_gpus.map(|((name, goal), outcomes)| regime(name, *goal, outcomes)));
+    regimes.push(regime(KNOWN_PRODUCT.0, KNOWN_PRODUCT.1, &on_known));
     let mut of_one_node = regimes_of(&on_one_node, &data::is_of_one_node);
     of_one_node[0].goal = ONE_NODE.1;
     let parts = vec![
@@ -491,10 +444,9 @@ pub fn run(rounds: usize) -> Accuracy {
     let (on_gpus, _) = split_losses(&gpu_folds, &all_gpus, 1);
     let splits = [&on_one, &on_several, &on_gpus].map(|losses| SplitLoss::of(losses));
     let all: Vec<&Row> = cpu.iter().chain(&gpu).copied().collect();
-    let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>(), rounds, &Terms::ALL);
+    let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>(), rounds);
     let components = components::compare(&cpu_folds, &logs);
     let picks = efficiency::picks(&cpu_folds, &cpu);
-    let tables = tables::worth(&cpu_folds, &cpu, &logs);
     Accuracy {
         rows_on_one_node: OnOneNode::count(&one_node),
         served,
@@ -503,11 +455,9 @@ pub fn run(rounds: usize) -> Accuracy {
         splits,
         picks,
         components,
-        tables,
         memory: memory::load(),
         points,
         fitted,
-        widening: all_widenings,
     }
 }
 
@@ -515,8 +465,7 @@ pub fn run(rounds: usize) -> Accuracy {
 type Choice = (String, String, String, u64, u64, u64);
 
 fn choice(row: &Row) -> Choice {
-    let is_part = Stratum::of(&row.place) == Stratum::PartOfNode;
-    let cores = if is_part { row.place.cores as u64 } else { 0 };
+    let cores = if row.is_part_of_node() { row.place.cores as u64 } else { 0 };
     let gpus = row.place.gpu.map_or(0, |gpu| gpu.count as u64);
     (row.machine.clone(), row.version.clone(), row.system.clone(), row.place.nodes as u64, cores, gpus)
 }
@@ -549,7 +498,7 @@ pub fn shipped() -> Vec<Regime> {
             plain: Plain::fit(&rows, false),
             terms: Plain::fit(&rows, true),
         };
-        regime(name, (0.0, 0.0, 0.0), &fold.outcomes(&[], &rows).iter().collect::<Vec<_>>(), &BTreeMap::new())
+        regime(name, (0.0, 0.0, 0.0), &fold.outcomes(&[], &rows).iter().collect::<Vec<_>>())
     };
     vec![fold(false, "CPU, constants as shipped"), fold(true, "one GPU, constants as shipped")]
 }

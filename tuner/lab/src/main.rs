@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
 use scavenger_program::{exit, output};
-use scavenger_tuner_lab::{floor, pieces, plot, report, run};
+use scavenger_tuner_lab::{floor, plot, report, run};
 
 /// Print how good predictions are on measured runs left out of the fit
 ///
@@ -29,11 +29,6 @@ struct Options {
     /// Print the constants that all measurements together give, too
     #[arg(long)]
     show_constants: bool,
-    /// Print what each part of the model brings instead, alone and together
-    ///
-    /// Fits two models for each part: without any other, and without this one. Takes a minute or two.
-    #[arg(long, conflicts_with_all = ["plot", "show_constants", "check"])]
-    parts: bool,
     /// Fail unless the model is ahead of both plain models in every regime of CPUs, and PAGE has these tables
     #[arg(long, value_name = "PAGE")]
     check: Option<PathBuf>,
@@ -46,14 +41,10 @@ fn main() -> ExitCode {
 /// Validates and prints the table.
 fn print(options: &Options) -> Result<()> {
     let rounds = usize::from(options.fit_rounds);
-    if options.parts {
-        return output::print(&report::pieces(&pieces::run(rounds)));
-    }
     let accuracy = run(rounds);
     let mut text = report::table(&accuracy);
     if options.show_constants {
         text.push_str(&format!("\n{:#?}\n", accuracy.fitted));
-        text.push_str(&report::widening(&accuracy));
     }
     if let Some(path) = &options.plot {
         let svg = plot::accuracy(&accuracy.points)?;

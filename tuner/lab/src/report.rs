@@ -3,14 +3,11 @@
 use std::fmt::Write as _;
 
 use scavenger_schema::tuning::Interval;
-use scavenger_tuner_model::learn::{self, Stratum};
 
 use super::components::Compared;
 use super::data::OnOneNode;
 use super::efficiency::Pick;
 use super::memory::Peak;
-use super::pieces::Brought;
-use super::tables::{Known, Worth};
 use super::{Accuracy, Errors, Regime, SPLIT_GOAL, SPLITS};
 
 /// Fewest groups whose 90th percentile is more than that of the worst of them.
@@ -47,7 +44,6 @@ pub fn table(accuracy: &Accuracy) -> String {
     picks(&mut text, &accuracy.picks);
     memory_row(&mut text, &accuracy.memory);
     components(&mut text, &accuracy.components);
-    tables(&mut text, &accuracy.tables);
     settings(&mut text, super::settings::unmeasured(), &super::settings::compared());
     neighbours(&mut text, &super::neighbours::pairs());
     for (part, regimes) in &accuracy.parts {
@@ -82,28 +78,6 @@ fn components(text: &mut String, compared: &[Compared]) {
             "| {} | {logs} | {low:.2} / {middle:.2} / {high:.2} | {} |",
             component.name(),
             machines.join(", ")
-        );
-    }
-}
-
-fn tables(text: &mut String, worth: &[Worth]) {
-    text.push_str(
-        "\nWhat the table of md.log adds, on up to 8 nodes: one run with its speed alone, and with its table as seven \
-         observations more, machine and system left out of the fit:\n\n\
-         | one known run | groups | speed alone | with the table | half-width | with the table |\n|---|---|---|---|---|---|\n",
-    );
-    for Worth { name, groups, alone, with } in worth {
-        let errors =
-            |known: &Known| format!("{} / {}", percent(known.errors.median), percent(known.errors.p90));
-        let interval =
-            |known: &Known| format!("x{:.2}, covers {}", known.half_width, percent(known.coverage));
-        let _ = writeln!(
-            text,
-            "| {name} | {groups} | {} | {} | {} | {} |",
-            errors(alone),
-            errors(with),
-            interval(alone),
-            interval(with)
         );
     }
 }
@@ -223,63 +197,6 @@ fn rows(text: &mut String, regimes: &[Regime]) {
 /// True if the groups are too few for their 90th percentile to mean much.
 pub(super) fn is_few(regime: &Regime) -> bool {
     (1..FEW).contains(&regime.groups)
-}
-
-/// The factors that calibrate the intervals, as `WIDENING` of the model has them.
-#[must_use]
-pub fn widening(accuracy: &Accuracy) -> String {
-    let line = |(stratum, known, factor): &(Stratum, learn::Known, f64)| {
-        format!("{stratum:?}, {known:?} known: {factor:.2}\n")
-    };
-    format!("\nFactors on the standard deviation\n{}", accuracy.widening.iter().map(line).collect::<String>())
-}
-
-/// What each part of the model brings, as Markdown.
-#[must_use]
-pub fn pieces(brought: &Brought) -> String {
-    let mut text = String::from(
-        "What each part brings on one node, machine and system left out of the fit (median / 90th percentile in %, \
-         half-width, what the interval of 80% covers): the part alone, on a model without any of them, and all parts but \
-         this one.\n\n\
-         | part | never measured: alone | without | another system: alone | without | this system: alone | without |\n\
-         |---|---|---|---|---|---|---|\n",
-    );
-    let cell = |regime: &Regime| {
-        let Regime { model, half_width, coverage, .. } = regime;
-        let (median, p90) = (model.median * 100.0, model.p90 * 100.0);
-        format!("{median:.0} / {p90:.0}, x{half_width:.2} covers {:.0}", coverage * 100.0)
-    };
-    for tried in &brought.regimes {
-        let _ = write!(text, "| {} ", tried.name);
-        for (place, without) in tried.without.iter().enumerate() {
-            let alone = tried.alone.as_ref().and_then(|alone| alone.get(place)).map_or("-".to_owned(), cell);
-            let _ = write!(text, "| {alone} | {} ", cell(without));
-        }
-        text.push_str("|\n");
-    }
-    let [best, better] = &brought.splits;
-    let _ = writeln!(
-        text,
-        "\nM7, {} choices of a split on one node: the model's best loses {} on the mean and {} at worst, the better of its \
-         two best, once both were measured, {} and {}.",
-        best.choices,
-        percent(best.mean),
-        percent(best.worst),
-        percent(better.mean),
-        percent(better.worst)
-    );
-    let [counted, ignored] = brought.settings;
-    let _ = writeln!(
-        text,
-        "\nM8, {} runs of settings.csv after the plain one was measured: {} within the interval and a median error of {} with \
-         the settings counted, {} and {} with all of them ignored.",
-        counted.1,
-        counted.0,
-        percent(counted.2),
-        ignored.0,
-        percent(ignored.2)
-    );
-    text
 }
 
 /// Goals have up to one digit behind the point.

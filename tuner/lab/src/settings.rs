@@ -58,21 +58,11 @@ impl Compared {
 /// another question. Lines that cannot be read are left out.
 #[must_use]
 pub fn compared() -> Vec<Compared> {
-    compare_all(|line| line.clone())
-}
-
-/// The same with all settings ignored, but for the sizes of atoms and grid: what a model would say that knows of none.
-#[must_use]
-pub fn ignored() -> Vec<Compared> {
-    compare_all(|line| Line { settings: "{}".to_owned(), precision: "mixed".to_owned(), ..line.clone() })
-}
-
-fn compare_all(seen: impl Fn(&Line) -> Line) -> Vec<Compared> {
     let mut reader = csv::Reader::from_reader(SETTINGS.as_bytes());
     let lines: Vec<Line> = reader.deserialize().filter_map(Result::ok).collect();
     let plain = lines.first().and_then(observed);
     let model = Model::prior().learn(plain.as_slice());
-    lines.iter().filter_map(|line| compare(&model, &seen(line))).collect()
+    lines.iter().filter_map(|line| compare(&model, line)).collect()
 }
 
 /// The first setting, which is plain, before anything was measured: what is known of a build for narrower vector

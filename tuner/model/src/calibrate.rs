@@ -1,8 +1,7 @@
-//! Which short benchmark runs tell most about a kind of node.
+//! Which short benchmark runs to make on a kind of node.
 //!
-//! How much a run would narrow the interval does not depend on what it will measure, so it can be computed before:
-//! of all benchmarks that are possible on the node, the one is taken that leaves the least uncertainty on average
-//! over the simulations one may want to run there, then the next one beside it, up to three.
+//! What a run teaches of others does not depend on what it is, so the benchmarks are boxes of different sizes, up to three.
+//! How much they would narrow the interval does not depend on what they will measure, so it is known before.
 
 use scavenger_schema::bounds;
 use scavenger_schema::tuning::{
@@ -27,6 +26,8 @@ const WANTED_ATOMS: [u64; 5] = [10_000, 30_000, 100_000, 300_000, 1_000_000];
 const STEPS: f64 = 200.0;
 /// A benchmark whose fewest steps take so many times the seconds that were asked for is none to propose.
 const MOST_TIMES_LONGER: f64 = 2.0;
+/// Atoms per core that a benchmark has at least, if it can: with fewer it would measure what cores wait for.
+const ATOMS_PER_CORE: u64 = 1500;
 /// A further benchmark must take away at least this share of what is left.
 const WORTH_IT: f64 = 0.03;
 
@@ -81,7 +82,9 @@ pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<Calibratio
     let hardware = hardware_of(&request.node.labels, request.node.allocatable.gpus)
         .on_node(request.node.allocatable.cpu_millicores);
     if let Some(simd) = simd_of(&request.build).filter(|simd| !hardware.cpu.runs(*simd)) {
-        return Err(refused(format!("GROMACS is built for {simd}, and the node's processor does not have it")));
+        return Err(refused(format!(
+            "GROMACS is built for {simd}, and the node's processor does not have it"
+        )));
     }
     let boxes: Vec<SystemDescription> = boxes(request.max_atoms)?.into_iter().map(water).collect();
     let possible =
@@ -92,24 +95,17 @@ pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<Calibratio
         let problem = format!("the smallest benchmark does not fit; the node offers {offer}");
         return Err(TuneError::NothingFits(FieldError::new("node.allocatable", problem)));
     }
-    let before = mean_sigma(model, &hardware, &wanted);
-    let mut known = model.clone();
+    let sigma = |systems: usize| mean_sigma(&model.supposing(systems), &hardware, &wanted);
+    let before = sigma(0);
     let mut left = before;
     let mut benchmarks: Vec<Benchmark> = Vec::new();
-    while benchmarks.len() < request.max_benchmarks as usize {
-        let best = possible
-            .iter()
-            .map(|run| {
-                let with = known.supposing(&run.job, &hardware, &run.layout, run.resources.cpu_millicores);
-                (mean_sigma(&with, &hardware, &wanted), with, run)
-            })
-            .min_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((after, with, run)) = best else { break };
+    for run in in_order(&possible).into_iter().take(request.max_benchmarks as usize) {
+        let after = sigma(benchmarks.len() + 1);
         if !benchmarks.is_empty() && after > (1.0 - WORTH_IT) * left {
             break;
         }
         benchmarks.push(benchmark(model, &hardware, run, request, after));
-        (known, left) = (with, after);
+        left = after;
     }
     Ok(CalibrationReply {
         model_version: model.version().to_owned(),
@@ -117,6 +113,26 @@ pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<Calibratio
         half_width: half_width(before),
         benchmarks,
     })
+}
+
+/// One run of each box: the middle box first, on the most cores that it keeps busy.
+fn in_order(possible: &[Run]) -> Vec<&Run> {
+    let mut sizes: Vec<u64> = possible.iter().map(|run| run.system.atoms).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let middle = sizes.len() / 2;
+    let mut places: Vec<usize> = (0..sizes.len()).collect();
+    places.sort_by_key(|place| place.abs_diff(middle));
+    let of_size = |place: usize| {
+        let runs = possible.iter().filter(|run| run.system.atoms == sizes[place]);
+        let most = sizes[place] / ATOMS_PER_CORE * u64::from(bounds::WHOLE_CORE);
+        let cores = |run: &&Run| {
+            let cpu = u64::from(run.resources.cpu_millicores);
+            if cpu <= most { (1, cpu) } else { (0, u64::MAX - cpu) }
+        };
+        runs.max_by_key(cores)
+    };
+    places.into_iter().filter_map(of_size).collect()
 }
 
 /// The boxes that a benchmark may have.
@@ -275,6 +291,7 @@ mod tests {
                 let speed = run.ns_per_day.p50 / 1.6;
                 Observation::local(&run.system, version, &run.layout, &run.resources, labels, speed, "admin")
                     .expect("the benchmark should be accepted")
+                    .on_node(labels, run.resources.cpu_millicores, 16_000, None)
             })
             .collect();
         let learned = model.learn(&runs);

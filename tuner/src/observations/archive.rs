@@ -113,14 +113,7 @@ impl Archive {
         let kept: usize = self.groups.values().map(VecDeque::len).sum();
         let mut dropped = self.dropped.clone();
         *dropped.entry(Dropped::Older).or_default() += kept.saturating_sub(MOST) as u64;
-        let dropped = dropped.into_iter().filter(|(_, runs)| *runs > 0);
-        dropped
-            .map(|(reason, runs)| DroppedRuns {
-                kind: reason.kind().to_owned(),
-                reason: reason.to_string(),
-                runs,
-            })
-            .collect()
+        dropped.into_iter().filter_map(|(reason, runs)| reason.counted(runs)).collect()
     }
 }
 

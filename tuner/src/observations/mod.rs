@@ -74,9 +74,17 @@ pub enum Dropped {
     /// The layout is taken for one that mdrun refuses.
     #[error("the tuner takes its layout for one that mdrun refuses")]
     Refused,
+    /// It is so fast or slow that it is no speed of its hardware.
+    #[error("more than 50 times as fast or as slow as predicted")]
+    Absurd,
 }
 
 impl Dropped {
+    /// So many runs of it; none if there are none.
+    fn counted(self, runs: u64) -> Option<DroppedRuns> {
+        (runs > 0).then(|| DroppedRuns { kind: self.kind().to_owned(), reason: self.to_string(), runs })
+    }
+
     /// One word, for the metric.
     fn kind(self) -> &'static str {
         match self {
@@ -86,6 +94,7 @@ impl Dropped {
             Self::Unreadable => "unreadable",
             Self::Inconsistent => "inconsistent",
             Self::Refused => "refused",
+            Self::Absurd => "absurd",
         }
     }
 }
@@ -94,7 +103,7 @@ impl Dropped {
 macro_rules! columns {
     () => {
         "id, hardware_class, system, layout, node_labels, cpu_millicores, gpus, gromacs_version, gromacs_build,
-        ns_per_day, owner, peak_memory_bytes, wall_seconds, killed_for_memory, cycles,
+        ns_per_day, owner, peak_memory_bytes, wall_seconds, killed_for_memory,
         node_cpu_millicores, node_requested_millicores"
     };
 }
@@ -122,7 +131,6 @@ struct Row {
     peak_memory_bytes: Option<i64>,
     wall_seconds: Option<f64>,
     killed_for_memory: bool,
-    cycles: Option<Value>,
     node_cpu_millicores: Option<i32>,
     node_requested_millicores: Option<i32>,
 }
@@ -294,15 +302,6 @@ fn observation(row: Row) -> Result<Observation, Dropped> {
         }
         None => run,
     };
-    let run = match row.wall_seconds {
-        Some(seconds) => run.lasting(seconds),
-        None => run,
-    };
-    // A table that cannot be read is none: the speed counts.
-    let run = match row.cycles.and_then(|table| parsed(table).ok()) {
-        Some(table) => run.accounted(table),
-        None => run,
-    };
     Ok(match row.peak_memory_bytes.and_then(|bytes| u64::try_from(bytes).ok()) {
         Some(bytes) if row.killed_for_memory => run.killed_for_memory(&layout, bytes),
         Some(bytes) => run.with_peak_memory(&layout, bytes),
@@ -402,10 +401,13 @@ async fn look(
     if !is_new {
         return Ok(None);
     }
-    let (runs, dropped) = (archive.runs(), archive.dropped());
+    let (runs, mut dropped) = (archive.runs(), archive.dropped());
     tracing::debug!(usable = runs.len(), ?dropped, "read measured runs");
     // Off the threads that answer requests: with many runs this takes a while.
     let learned = tokio::task::spawn_blocking(move || Model::prior().learn(&runs)).await;
     // It fails only if it panics or the runtime stops; then the old model stays.
-    Ok(learned.ok().map(|model| (model, dropped)))
+    Ok(learned.ok().map(|model| {
+        dropped.extend(Dropped::Absurd.counted(model.absurd()));
+        (model, dropped)
+    }))
 }

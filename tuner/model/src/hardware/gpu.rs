@@ -6,8 +6,8 @@
 //! does, and count twice the operations: where about seven tenths of the instructions of a kernel are floating-point, as
 //! those of the pair kernel, 0.7 of the peak are within Volta's reach; the same holds for Pascal, whose units do integers,
 //! too. Cards that cannot hold the clock that their peak is stated for reach less (T4, A10, L4, the accelerators with HBM
-//! from Hopper on), and so do those that need packed instructions for their peak (CDNA). `sigma` is smaller for products
-//! that `tuner/data` has runs of: [`crate::performance::ClassFactors`] has what these say. `launch` is what a launch through SYCL on ROCm, GROMACS's way to AMD, takes next to CUDA's.
+//! from Hopper on), and so do those that need packed instructions for their peak (CDNA). `launch` is
+//! what a launch through SYCL on ROCm, GROMACS's way to AMD, takes next to CUDA's.
 
 /// A GPU product.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,9 +60,9 @@ macro_rules! gpu {
 pub static GPU_CLASSES: &[GpuClass] = &[
     gpu!("unknown", "", 15.0 TFLOPS, 700.0 GBps, 6.0 MiB cache, 0.9 of peak, 16.0 GiB, launch 1.0, sigma 0.8, "middle of the products below"),
     gpu!("k80", "K80", 4.1 TFLOPS, 240.0 GBps, 1.5 MiB cache, 0.6 of peak, 12.0 GiB, launch 1.0, sigma 0.4, "NVIDIA K80 data sheet, one of two dies"),
-    gpu!("p100", "P100", 9.5 TFLOPS, 732.0 GBps, 4.0 MiB cache, 0.7 of peak, 16.0 GiB, launch 1.0, sigma 0.22, "NVIDIA P100 data sheet"),
+    gpu!("p100", "P100", 9.5 TFLOPS, 732.0 GBps, 4.0 MiB cache, 0.7 of peak, 16.0 GiB, launch 1.0, sigma 0.35, "NVIDIA P100 data sheet"),
     gpu!("gtx1080ti", "GTX1080TI", 11.3 TFLOPS, 484.0 GBps, 2.75 MiB cache, 0.7 of peak, 11.0 GiB, launch 1.0, sigma 0.35, "NVIDIA GTX 1080 Ti specification"),
-    gpu!("v100", "V100", 15.0 TFLOPS, 900.0 GBps, 6.0 MiB cache, 1.0 of peak, 16.0 GiB, launch 1.0, sigma 0.22, "NVIDIA V100 data sheet"),
+    gpu!("v100", "V100", 15.0 TFLOPS, 900.0 GBps, 6.0 MiB cache, 1.0 of peak, 16.0 GiB, launch 1.0, sigma 0.35, "NVIDIA V100 data sheet"),
     gpu!("t4", "T4", 8.1 TFLOPS, 320.0 GBps, 4.0 MiB cache, 0.7 of peak, 16.0 GiB, launch 1.0, sigma 0.35, "NVIDIA T4 data sheet; held back by 70 W"),
     gpu!("rtx2080ti", "RTX2080TI", 13.4 TFLOPS, 616.0 GBps, 5.5 MiB cache, 1.0 of peak, 11.0 GiB, launch 1.0, sigma 0.35, "NVIDIA Turing white paper"),
     gpu!("a100", "A100", 19.5 TFLOPS, 1555.0 GBps, 40.0 MiB cache, 1.0 of peak, 40.0 GiB, launch 1.0, sigma 0.35, "NVIDIA A100 data sheet"),
@@ -77,10 +77,10 @@ pub static GPU_CLASSES: &[GpuClass] = &[
     gpu!("l40s", "L40S", 91.6 TFLOPS, 864.0 GBps, 96.0 MiB cache, 0.7 of peak, 48.0 GiB, launch 1.0, sigma 0.35, "NVIDIA L40S data sheet"),
     gpu!("h100", "H100", 60.0 TFLOPS, 3000.0 GBps, 50.0 MiB cache, 0.6 of peak, 80.0 GiB, launch 1.0, sigma 0.35, "NVIDIA H100 data sheet, between PCIe (51) and SXM (67)"),
     gpu!("h200", "H200", 67.0 TFLOPS, 4800.0 GBps, 50.0 MiB cache, 0.6 of peak, 141.0 GiB, launch 1.0, sigma 0.35, "NVIDIA H200 data sheet"),
-    gpu!("gh200", "GH200", 67.0 TFLOPS, 4000.0 GBps, 50.0 MiB cache, 0.6 of peak, 96.0 GiB, launch 1.0, sigma 0.22, "NVIDIA GH200 data sheet"),
+    gpu!("gh200", "GH200", 67.0 TFLOPS, 4000.0 GBps, 50.0 MiB cache, 0.6 of peak, 96.0 GiB, launch 1.0, sigma 0.35, "NVIDIA GH200 data sheet"),
     gpu!("mi100", "MI100", 23.1 TFLOPS, 1229.0 GBps, 8.0 MiB cache, 0.5 of peak, 32.0 GiB, launch 2.0, sigma 0.4, "AMD Instinct MI100 data sheet"),
     gpu!("mi210", "MI210", 22.6 TFLOPS, 1638.0 GBps, 8.0 MiB cache, 0.6 of peak, 64.0 GiB, launch 2.0, sigma 0.4, "AMD Instinct MI210 data sheet"),
-    gpu!("mi250x", "MI250X", 23.9 TFLOPS, 1638.0 GBps, 8.0 MiB cache, 0.6 of peak, 64.0 GiB, launch 2.0, sigma 0.22, "AMD Instinct MI250X data sheet, one of two dies"),
+    gpu!("mi250x", "MI250X", 23.9 TFLOPS, 1638.0 GBps, 8.0 MiB cache, 0.6 of peak, 64.0 GiB, launch 2.0, sigma 0.35, "AMD Instinct MI250X data sheet, one of two dies"),
     gpu!("mi300x", "MI300X", 163.4 TFLOPS, 5300.0 GBps, 256.0 MiB cache, 0.3 of peak, 192.0 GiB, launch 2.0, sigma 0.4, "AMD Instinct MI300X data sheet"),
     gpu!("k40", "K40", 4.3 TFLOPS, 288.0 GBps, 1.5 MiB cache, 0.6 of peak, 12.0 GiB, launch 1.0, sigma 0.4, "NVIDIA K40 data sheet"),
     gpu!("m60", "M60", 4.8 TFLOPS, 160.0 GBps, 2.0 MiB cache, 0.7 of peak, 8.0 GiB, launch 1.0, sigma 0.4, "NVIDIA M60 data sheet, one of two dies"),

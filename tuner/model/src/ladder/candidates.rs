@@ -19,9 +19,6 @@ const MOST_CPU: u32 = bounds::MAX_CPU_MILLICORES.max;
 /// Most cores that are considered beside one GPU: from 20 to 40 cores was seen to gain 5 to 9%.
 pub(crate) const MOST_CORES_PER_GPU: u32 = 24;
 
-/// A layout that is slower by physics, relative to the best one, is not made the best by what was learned of the same cores.
-const WORTH_A_LOOK: f64 = 0.85;
-
 /// How much faster PME on the cores beside a GPU must be predicted to be than PME on the GPU: no run says how good the
 /// prediction is.
 const PME_ON_CPU_PAYS: f64 = 1.25;
@@ -241,9 +238,8 @@ pub(crate) fn candidates(question: &Question<'_>) -> Vec<Candidate> {
 
 /// The fastest of `layouts` on the slowest hardware that holds it.
 ///
-/// Layouts are first ranked by physics on the kind of hardware that is slowest for the first of them, and only the
-/// best few are looked at on all kinds with what was learned: every layout on every kind would take many times
-/// longer and hardly ever choose another.
+/// Layouts are ranked by physics on the kind of hardware that is slowest for the first of them, and only the best is looked at
+/// on all kinds with what was learned: that is the same for all layouts.
 fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> Option<Candidate> {
     let &Question { model, job, limits, .. } = question;
     let allowed: Vec<(Layout, Resources, u64)> = layouts
@@ -269,15 +265,9 @@ fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> 
     };
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.1.memory_bytes.cmp(&b.1.1.memory_bytes)));
     let restart = question.restart.as_ref().filter(|restart| restart.knows(cpu_millicores, first.gpus));
-    // Where nothing was learned, the ranking stands; at a restart all have their chance.
-    let fastest = ranked.first().map_or(0.0, |(speed, _)| *speed);
-    match restart {
-        Some(_) => {}
-        None if question.asked.is_prior() => ranked.truncate(1),
-        None => {
-            ranked.truncate(2);
-            ranked.retain(|(speed, _)| *speed >= WORTH_A_LOOK * fastest);
-        }
+    // At a restart all have their chance.
+    if restart.is_none() {
+        ranked.truncate(1);
     }
 
     let mut found: Vec<Candidate> = Vec::with_capacity(ranked.len());

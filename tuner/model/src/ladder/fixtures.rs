@@ -49,12 +49,12 @@ pub fn labelled(node: &NodeShape, labels: &[(&str, &str)], gpus: u32) -> NodeSha
     }
 }
 
-/// A request without limits.
+/// A request without limits. All cores of a node of 16 to 96 pay, so that tests of what is chosen have something to choose.
 #[must_use]
 pub fn request(system: SystemDescription, nodes: Vec<NodeShape>) -> LadderRequest {
     LadderRequest {
         system,
-        limits: Limits::default(),
+        limits: Limits { min_efficiency: 0.5, ..Limits::default() },
         gromacs_version: None,
         build: Build::default(),
         owner: None,

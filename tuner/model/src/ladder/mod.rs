@@ -269,7 +269,9 @@ fn describe(
         node_labels.insert(label.to_owned(), value.to_owned());
     }
     if let (Some((name, value)), Some(simd)) = (needed, &request.build.simd) {
-        reason.push_str(&format!("; for nodes with {name}={value} alone: others cannot run a build for {simd}"));
+        reason.push_str(&format!(
+            "; for nodes with {name}={value} alone: others cannot run a build for {simd}"
+        ));
         node_labels.insert((*name).to_owned(), value.clone());
     }
     Rung {

@@ -31,7 +31,8 @@ pub(crate) fn on_runnable(
         return Err(refused(format!("GROMACS is built for {simd}, and the processor of no node has it")));
     }
     let Some((name, value)) = telling(&able, &unable) else {
-        let problem = format!("GROMACS is built for {simd}, and no label distinguishes the nodes that have it");
+        let problem =
+            format!("GROMACS is built for {simd}, and no label distinguishes the nodes that have it");
         return Err(refused(problem));
     };
     let is_chosen = |node: &&&NodeShape| node.labels.get(name) == Some(&value);
@@ -79,7 +80,8 @@ mod tests {
 
     fn asked(simd: &str, nodes: &[(&str, &[(&str, &str)])]) -> LadderRequest {
         let nodes = nodes.iter().map(|(instance, labels)| {
-            let labels: Vec<_> = [(label::INSTANCE_TYPE, *instance)].into_iter().chain(labels.to_vec()).collect();
+            let labels: Vec<_> =
+                [(label::INSTANCE_TYPE, *instance)].into_iter().chain(labels.to_vec()).collect();
             labelled(&node(16_000, 64), &labels, 0)
         });
         let mut request = request(water(100_000), nodes.collect());
@@ -94,14 +96,16 @@ mod tests {
             (vec![(ZEN2, NONE), (ICE_LAKE, wide)], (label::AVX512F, "true")),
             (vec![(ZEN2, NONE), (ICE_LAKE, NONE)], (label::INSTANCE_TYPE, ICE_LAKE)),
         ] {
-            let rungs = build(&Model::prior(), &asked("AVX_512", &nodes)).expect("there should be a ladder").rungs;
+            let rungs =
+                build(&Model::prior(), &asked("AVX_512", &nodes)).expect("there should be a ladder").rungs;
             assert!(rungs.len() > 1);
             for rung in rungs {
                 assert_eq!(rung.node_labels.get(name).map(String::as_str), Some(value), "{rung:?}");
                 assert_eq!(rung.hardware_class, "icelake-sp");
                 assert!(rung.reason.contains("AVX_512"), "{}", rung.reason);
             }
-            let rungs = build(&Model::prior(), &asked("AVX2_256", &nodes)).expect("there should be a ladder").rungs;
+            let rungs =
+                build(&Model::prior(), &asked("AVX2_256", &nodes)).expect("there should be a ladder").rungs;
             assert!(rungs.iter().any(|rung| rung.node_labels.is_empty()), "all nodes can run it");
         }
     }

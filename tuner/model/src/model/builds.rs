@@ -46,8 +46,7 @@ impl Builds {
     fn newest(&self, release: Option<Site>, cpus: &[&CpuClass]) -> Option<Built> {
         let of_release = || self.0.iter().filter(|ran| release.is_none_or(|release| ran.release == release));
         let on_class = of_release().find(|ran| cpus.iter().any(|cpu| cpu.key == ran.cpu.key));
-        let runs_there =
-            |ran: &&Ran| cpus.iter().any(|cpu| cpu.runs(ran.built.simd.unwrap_or(ran.cpu.simd)));
+        let runs_there = |ran: &&Ran| cpus.iter().any(|cpu| cpu.runs(ran.built.simd.unwrap_or(ran.cpu.simd)));
         on_class.or_else(|| of_release().find(runs_there)).map(|ran| ran.built)
     }
 }

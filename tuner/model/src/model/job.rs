@@ -8,7 +8,7 @@ use scavenger_schema::tuning::{
 use super::builds::Built;
 use crate::error::{FieldError, length_within};
 use crate::hardware::Simd;
-use crate::learn::{Learning, Site, hash};
+use crate::learn::{Site, hash};
 use crate::system::System;
 use crate::work::{Doubts, Work};
 
@@ -36,13 +36,10 @@ pub struct Job {
     pub(super) launch: f64,
     /// Who asks, as a number.
     pub(super) asker: Option<u64>,
-    /// How runs teach of it.
-    learning: Learning,
     /// Uncertainty of ln(time) because of its box; see [`System::doubt_of_box`].
     doubt_of_box: f64,
     /// Tells the system from others.
     pub(crate) key: u64,
-    pub(crate) ln_atoms: f64,
 }
 
 impl Job {
@@ -64,7 +61,6 @@ impl Job {
         // What is written makes no other system: it takes time of its own, which is counted.
         let settings = Settings { output_bytes_per_step: 0.0, ..system.settings.clone() };
         let key = if settings.is_plain() { key } else { key ^ hash(format!("{settings:?}").as_bytes()) };
-        let ln_atoms = system.atoms.ln();
         Ok(Self {
             work,
             slowdown,
@@ -73,11 +69,9 @@ impl Job {
             release: site,
             launch: 1.0,
             asker: None,
-            learning: Learning::default(),
             // Of the box as it is: that of a droplet that is filled looks like any other.
             doubt_of_box: system.doubt_of_box(),
             key,
-            ln_atoms,
             system,
         })
     }
@@ -137,16 +131,6 @@ impl Job {
     #[must_use]
     pub fn built_for(self, simd: Option<Simd>) -> Self {
         Self { simd, ..self }
-    }
-
-    /// The same, of which runs teach in another way.
-    #[must_use]
-    pub fn learned_by(self, learning: Learning) -> Self {
-        Self { learning, ..self }
-    }
-
-    pub(crate) fn learning(&self) -> Learning {
-        self.learning
     }
 
     /// Vector instructions that the build of GROMACS uses, if they are known.

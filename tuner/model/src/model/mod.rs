@@ -14,14 +14,15 @@ use std::collections::BTreeMap;
 
 use scavenger_schema::tuning::{ClassResidual, Layout};
 
-use crate::hardware::{CpuClass, GpuClass, Hardware};
+use crate::hardware::{CpuClass, Hardware};
 use crate::interval::combine;
-use crate::learn::{Components, Features, Known, Knowledge, Origin, Residual, Site, hash};
+#[cfg(doc)]
+use crate::learn::BOUND;
+use crate::learn::{About, Knowledge, Known, Origin, Site};
 use crate::memory;
 use crate::memory::MeasuredPeaks;
-use crate::performance::{
-    ClassFactors, Constants, Overlap, Part, Parts, Placement, StepTime, step_parts,
-};
+use crate::performance::{Constants, Overlap, Part, Parts, Placement, StepTime, step_parts};
+use crate::work::Doubts;
 use builds::Builds;
 use place::{placement, throttling};
 
@@ -35,9 +36,13 @@ pub use observation::Observation;
 /// costs: one setting of a compiler, kernels that are tuned less.
 const SIGMA_BUILD: f64 = 0.4;
 
-/// Uncertainty of ln(speed) of cores that are shared with other pods.
-const SIGMA_SHARED: f64 = 0.08;
-
+/// Uncertainty of ln(speed) of a single layout, on cores beside which other pods work.
+const SIGMA_LAYOUT: f64 = 0.17;
+/// The same of a step that is overhead alone.
+const SIGMA_OVERHEAD: f64 = 0.15;
+/// The same of what a core gains where others are idle, relative to the share of its clock: what the rest of the node does is
+/// not known.
+const SIGMA_BOOST: f64 = 0.5;
 /// The same for several GPUs that were never measured together: seen were 0.1 to 1.8 times the speed of one.
 const SIGMA_SEVERAL_GPUS: f64 = 1.2;
 
@@ -45,12 +50,13 @@ const SIGMA_SEVERAL_GPUS: f64 = 1.2;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     constants: Constants,
-    factors: Vec<ClassFactors>,
     knowledge: Knowledge,
     peaks: MeasuredPeaks,
     builds: Builds,
     /// By whether it is a class of GPUs, and by its name.
     classes: BTreeMap<(bool, &'static str), ClassResidual>,
+    /// Runs beyond [`BOUND`].
+    absurd: u64,
     version: String,
 }
 
@@ -59,9 +65,7 @@ pub struct Model {
 pub struct Expected {
     /// Median.
     pub seconds: f64,
-    /// Standard deviation of the logarithm as the model has it.
-    pub deviation: f64,
-    /// The same as it is served: calibrated, so that the interval covers what it says.
+    /// Standard deviation of the logarithm.
     pub sigma: f64,
 }
 
@@ -77,61 +81,58 @@ impl Model {
     pub fn prior() -> Self {
         Self {
             constants: Constants::FITTED,
-            factors: ClassFactors::FITTED.to_vec(),
             knowledge: Knowledge::default(),
             peaks: MeasuredPeaks::default(),
             builds: Builds::default(),
             classes: BTreeMap::new(),
+            absurd: 0,
             version: concat!(env!("CARGO_PKG_VERSION"), "+prior").to_owned(),
         }
     }
 
-    /// The same with other constants and factors of classes, to compare fits.
+    /// The same with other constants, to compare fits.
     #[must_use]
-    pub fn with_constants(constants: Constants, factors: &[ClassFactors]) -> Self {
-        Self { constants, factors: factors.to_vec(), ..Self::prior() }
+    pub fn with_constants(constants: Constants) -> Self {
+        Self { constants, ..Self::prior() }
     }
 
-    /// The same model with one more run that measured exactly what is expected: medians stay, intervals get
-    /// narrower. For choosing what to measure.
+    /// The same model if so many more systems had been measured on all hardware, each exactly as fast as expected: for
+    /// choosing what to measure.
     #[must_use]
-    pub fn supposing(&self, job: &Job, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> Self {
-        let (place, step) = self.physical_step(job, hardware, layout, cpu_millicores);
-        let features = features(job, hardware.cpu, &place, job.site, &step);
-        let value = self.knowledge.ask(&features, job.asker).0;
-        let owner = hash(b"supposed");
-        let components = Components::default();
-        let residual = Residual { features, owner, value, count: 1.0, noise: 0.0, components };
-        Self { knowledge: self.knowledge.with(residual), ..self.clone() }
+    pub fn supposing(&self, systems: usize) -> Self {
+        Self { knowledge: self.knowledge.supposing(systems), ..self.clone() }
     }
 
-    /// What is expected of a placement that may be larger than one pod. The deviation is the one that is served, for
-    /// cores that are shared with other pods.
+    /// What is expected of a placement that may be larger than one pod, for cores that are shared with other pods.
     #[must_use]
     pub fn expect(&self, job: &Job, cpu: &CpuClass, place: &Placement, site: Site) -> Expected {
         let step = self.step_time(job, cpu, place);
-        let asked = features(job, cpu, place, site, &step);
-        let about = self.knowledge.about(asked.origin(), job.asker);
-        let (shift, sigma) = about.ask(&asked);
-        let of_build = sigma_of_build(job, cpu, &step, about.known());
-        let deviation = combine(&[sigma, SIGMA_SHARED, of_build, self.unmeasured_gpus(&asked)]);
-        let widening = asked.widening(about.known());
-        Expected { seconds: step.total * shift.exp(), deviation, sigma: deviation * widening }
+        let origin = origin(job, cpu, place, site);
+        let about = self.knowledge.about(&origin, job.asker);
+        let sigma = self.sigma(job, cpu, &origin, &step, &about);
+        Expected { seconds: step.total * about.shift.exp(), sigma }
+    }
+
+    /// Standard deviation of ln(time) of a step on cores that are shared with other pods.
+    fn sigma(&self, job: &Job, cpu: &CpuClass, origin: &Origin, step: &StepTime, about: &About) -> f64 {
+        let of_job = if about.known < Known::System { doubt(job, step) } else { 0.0 };
+        let of_build = if about.known == Known::Class { sigma_of_build(job, cpu, step) } else { 0.0 };
+        // What several GPUs do together was seen to be 0.1 to 1.8 times the speed of one.
+        let several = origin.gpus() > 1 && !self.knowledge.knows(origin);
+        combine(&[
+            about.sigma,
+            SIGMA_LAYOUT,
+            SIGMA_OVERHEAD * step.overhead_share(),
+            SIGMA_BOOST * step.boost,
+            of_job,
+            of_build,
+            if several { SIGMA_SEVERAL_GPUS } else { 0.0 },
+        ])
     }
 
     /// True if it knows the speed of a run of this very system.
     pub(crate) fn has_run(&self, job: &Job) -> bool {
         self.knowledge.has_run(job.key)
-    }
-
-    /// Uncertainty of several GPUs that were never measured together.
-    fn unmeasured_gpus(&self, features: &Features) -> f64 {
-        let several = features.origin().gpus() > 1;
-        if several && !self.knowledge.knows(features.origin().class(), features.origin().gpus()) {
-            SIGMA_SEVERAL_GPUS
-        } else {
-            0.0
-        }
     }
 
     /// Peak memory in bytes that must be reckoned with.
@@ -145,6 +146,12 @@ impl Model {
     #[must_use]
     pub fn runs(&self) -> u64 {
         self.classes.values().map(|class| class.runs).sum()
+    }
+
+    /// Measured runs that were left out, because no hardware is so fast or so slow.
+    #[must_use]
+    pub fn absurd(&self) -> u64 {
+        self.absurd
     }
 
     /// What was learned of a class of CPUs or GPUs.
@@ -162,31 +169,10 @@ impl Model {
 
     /// The parts of that step, and the share of the clock that is boost.
     fn parts(&self, job: &Job, cpu: &CpuClass, place: &Placement) -> (Parts, f64) {
-        let (built, constants) = self.built(job, cpu, place.gpu.map(|gpu| gpu.class));
+        let built = CpuClass { pair_cycles: cpu.pair_cycles_with(job.simd), ..*cpu };
+        let constants = Constants { gpu_launch: self.constants.gpu_launch * job.launch, ..self.constants };
         let (parts, boost) = step_parts(&job.system, &job.work, &built, place, &constants);
         (parts.scaled(job.slowdown), boost)
-    }
-
-    /// A class as this model has it with the build of `job`, and the constants that go with it and the GPU beside it.
-    fn built(&self, job: &Job, cpu: &CpuClass, gpu: Option<&GpuClass>) -> (CpuClass, Constants) {
-        let (pair, other) = self.factors_of(cpu.key);
-        let pair_cycles = cpu.pair_cycles_with(job.simd) * pair;
-        let built = CpuClass { pair_cycles, ipc: cpu.ipc / other, ..*cpu };
-        let mut constants =
-            Constants { gpu_launch: self.constants.gpu_launch * job.launch, ..self.constants };
-        if let Some(gpu) = gpu {
-            let (pair, other) = self.factors_of(gpu.key);
-            constants.gpu_pair *= pair;
-            constants.gpu_mesh *= other;
-            constants.gpu_atom *= other;
-        }
-        (built, constants)
-    }
-
-    /// Factors on the time of pairs and of all other work on a class.
-    pub(crate) fn factors_of(&self, key: &str) -> (f64, f64) {
-        let found = self.factors.iter().find(|factors| factors.class == key);
-        found.map_or((1.0, 1.0), |factors| (factors.pair, factors.other))
     }
 
     /// Version of code and knowledge: equal versions answer equally.
@@ -207,11 +193,8 @@ impl Model {
         }
         origins.sort_by_key(Origin::hardware);
         origins.dedup_by_key(|origin| origin.hardware());
-        origins.retain(|origin| self.knowledge.knows(origin.class(), origin.gpus()));
-        let about = origins
-            .into_iter()
-            .map(|origin| (origin.hardware(), self.knowledge.about(&origin, job.asker)))
-            .collect();
+        let about = |origin: Origin| (origin.hardware(), self.knowledge.about(&origin, job.asker));
+        let about = origins.into_iter().map(about).filter(|(_, about)| about.known > Known::Class).collect();
         Asked { model: self, job, about }
     }
 
@@ -235,18 +218,25 @@ impl Model {
     }
 }
 
-/// Uncertainty of ln(time) of a step because of a build that is not the processor's own, until something was measured.
-fn sigma_of_build(job: &Job, cpu: &CpuClass, step: &StepTime, known: Known) -> f64 {
-    if known > Known::Class || step.parts.overlap == Overlap::Gpu {
+/// Uncertainty of ln(time) of a step because of a build that is not the processor's own.
+fn sigma_of_build(job: &Job, cpu: &CpuClass, step: &StepTime) -> f64 {
+    if step.parts.overlap == Overlap::Gpu {
         return 0.0;
     }
-    let share = step.shares[Part::Pair as usize];
-    SIGMA_BUILD * share * cpu.relative_pair_time(job.simd).ln().abs()
+    SIGMA_BUILD * step.shares[Part::Pair as usize] * cpu.relative_pair_time(job.simd).ln().abs()
 }
 
-/// What the knowledge is asked with.
-fn features(job: &Job, cpu: &CpuClass, place: &Placement, site: Site, step: &StepTime) -> Features {
-    Features::new(origin(job, cpu, place, site), place, step)
+/// The same because of its settings, its box and its size.
+fn doubt(job: &Job, step: &StepTime) -> f64 {
+    let Doubts { pair, pme, other, step: of_box, size } = job.doubts();
+    let share = |parts: &[Part]| parts.iter().map(|part| step.shares[*part as usize]).sum::<f64>();
+    combine(&[
+        pair * share(&[Part::Pair]),
+        pme * share(&[Part::Spread, Part::Mesh, Part::Transpose]),
+        other * share(&[Part::Other, Part::Host]),
+        of_box,
+        size,
+    ])
 }
 
 /// Where a run belongs. Beside a GPU the GPU is the class.

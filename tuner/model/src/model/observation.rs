@@ -3,24 +3,15 @@
 use std::collections::BTreeMap;
 
 use scavenger_schema::bounds::{self, Bounds};
-use scavenger_schema::tuning::{
-    Build, CycleTable, Layout, LjPme, Resources, Settings, SystemDescription, VdwModifier,
-};
+use scavenger_schema::tuning::{Build, Layout, Resources, SystemDescription};
 
 use super::job::{Job, local_site};
-use super::place::{busy, placement, throttling};
+use super::place::{busy, placement, share, throttling};
 use crate::error::{FieldError, within};
 use crate::hardware::{CpuClass, hardware_of};
-use crate::learn::{Components, Site, hash};
-use crate::performance::{Component, Placement, StepTime};
-use crate::system::System;
+use crate::learn::{Site, hash};
+use crate::performance::Placement;
 use crate::{layout, memory};
-
-/// Seconds by which the start of a run may falsify its speed: first touches of memory, clocks that rise.
-const START_SECONDS: f64 = 0.5;
-
-/// Least share of a step that a component has to have to be learned from.
-const LEAST_SHARE: f64 = 0.01;
 
 /// What a run would have used that was killed for its memory, relative to its limit: in the middle, in proportion,
 /// between the limit and twice the limit, with which the run is tried next.
@@ -45,10 +36,6 @@ pub struct Observation {
     pub owner: u64,
     /// ln(measured peak memory / predicted), if it was measured.
     pub memory_residual: Option<f64>,
-    /// Seconds on the clock, if they are known: a short run says less.
-    pub wall_seconds: Option<f64>,
-    /// Where mdrun says that the time went, if its log was read.
-    pub cycles: Option<CycleTable>,
 }
 
 impl Observation {
@@ -77,8 +64,6 @@ impl Observation {
             ns_per_day: Some(ns_per_day),
             owner: hash(owner.as_bytes()),
             memory_residual: None,
-            wall_seconds: None,
-            cycles: None,
         })
     }
 
@@ -100,44 +85,25 @@ impl Observation {
     ) -> Self {
         let hardware = hardware_of(labels, 0).on_node(node_millicores);
         self.place.busy = busy(&hardware, cpu_millicores, requested_millicores);
+        self.place.share = share(&hardware, cpu_millicores);
         self
     }
 
-    /// The same run, which took `seconds` on the clock.
-    #[must_use]
-    pub fn lasting(self, seconds: f64) -> Self {
-        Self { wall_seconds: Some(seconds), ..self }
-    }
-
-    /// The same run, with where mdrun says that the time went.
-    #[must_use]
-    pub fn accounted(self, cycles: CycleTable) -> Self {
-        Self { cycles: Some(cycles).filter(CycleTable::is_usable), ..self }
-    }
-
-    /// ln(measured / predicted) of each component of its step; `step` is the prediction. On CPUs alone: beside a GPU the
-    /// table counts waits.
-    pub(super) fn components(&self, step: &StepTime) -> Components {
-        let Some((table, speed)) = self.cycles.filter(|_| self.place.gpu.is_none()).zip(self.ns_per_day)
-        else {
-            return Components::default();
-        };
-        let per_step = self.job.system.ns_per_day(speed) / table.total;
-        let steps = 1.0 / per_step;
-        let tuned = table.pairs.map_or(1.0, |pairs| pairs / steps / self.job.work.pairs);
-        let tuned = if counts_pairs_alike(&self.job.system) { tuned.clamp(0.7, 3.0) } else { 1.0 };
-        Component::ALL.map(|component| {
-            let measured = component.measured(&table)? * per_step;
-            let predicted = component.of(step, tuned).total;
-            let is_part = measured > LEAST_SHARE * step.total && predicted > LEAST_SHARE * step.total;
-            is_part.then(|| (measured / predicted).ln())
-        })
-    }
-
-    /// Variance of ln(time) because the run was short.
-    pub(super) fn noise(&self) -> f64 {
-        let seconds = self.wall_seconds.filter(|seconds| seconds.is_finite() && *seconds > 0.0);
-        seconds.map_or(0.0, |seconds| (START_SECONDS / seconds).min(1.0).powi(2))
+    /// A number that repetitions have in common, wherever they were.
+    pub(super) fn key(&self) -> u64 {
+        let Placement { nodes, ranks, threads, npme, cores, smt, busy, share, gpu } = self.place;
+        let gpu = gpu.map(|gpu| (gpu.class.key, gpu.count as u64, gpu.pme, gpu.bonded, gpu.update));
+        let numbers = [nodes, ranks, threads, npme, cores, smt, busy, share, self.slowdown];
+        hash(
+            format!(
+                "{} {gpu:?} {numbers:?} {:?} {:?} {:?}",
+                self.cpu.key,
+                self.job.build(),
+                self.job.work,
+                self.job.key
+            )
+            .as_bytes(),
+        )
     }
 
     /// The same run, which was killed for using more than `bytes` with this layout. How fast it would have been, and how
@@ -156,13 +122,4 @@ impl Observation {
         let memory_residual = (bytes > 0).then(|| (bytes as f64 / predicted as f64).ln());
         Self { memory_residual, ..self }
     }
-}
-
-/// True if mdrun and the model count the pairs of such a run alike, so that more of them mean a longer cut-off. mdrun counts
-/// those with a switch or a grid of Lennard-Jones interactions again for it, and those of atoms with two states apart; the
-/// model counts what a pair costs more or less in their number.
-fn counts_pairs_alike(system: &System) -> bool {
-    let Settings { free_energy, lj_pme, vdw_modifier, .. } = &system.settings;
-    let is_usual = !free_energy && *lj_pme == LjPme::None && *vdw_modifier == VdwModifier::None;
-    is_usual && system.pme.is_some() && !system.double
 }

@@ -23,18 +23,32 @@ pub(super) fn throttling(cpu_millicores: u32) -> f64 {
     if cpu_millicores < bounds::WHOLE_CORE { 1.0 / THROTTLED } else { 1.0 }
 }
 
-/// Share of the cores of its machine that work while a pod with `cpu_millicores` does: what all pods request on the node, as
-/// far as it is known, and some of the rest.
-pub(super) fn busy(hardware: &Hardware, cpu_millicores: u32, requested_millicores: Option<u32>) -> f64 {
+/// CPUs of a pod with `cpu_millicores`, of its node, and of the machine that the node is a part of.
+fn sizes(hardware: &Hardware, cpu_millicores: u32) -> (f64, f64, f64) {
     let worth = if hardware.smt { HARDWARE_THREAD } else { 1.0 };
     let usual = hardware.cpu.node_cores / worth;
     let node = hardware.node_cpus.map_or(usual, f64::from);
     // Of the machine that a virtual one is a part of, nobody knows the rest.
     let host = if hardware.is_virtual { node.max(usual) } else { node };
-    let cpus = |millicores: u32| (f64::from(millicores) / f64::from(bounds::WHOLE_CORE)).min(node);
-    let own = cpus(cpu_millicores);
+    (cpus(cpu_millicores).min(node), node, host)
+}
+
+fn cpus(millicores: u32) -> f64 {
+    f64::from(millicores) / f64::from(bounds::WHOLE_CORE)
+}
+
+/// Share of the cores of its machine that a pod has.
+pub(super) fn share(hardware: &Hardware, cpu_millicores: u32) -> f64 {
+    let (own, _, host) = sizes(hardware, cpu_millicores);
+    own / host
+}
+
+/// Share of the cores of its machine that work while a pod with `cpu_millicores` does: what all pods request on the node, as
+/// far as it is known, and some of the rest.
+pub(super) fn busy(hardware: &Hardware, cpu_millicores: u32, requested_millicores: Option<u32>) -> f64 {
+    let (own, node, host) = sizes(hardware, cpu_millicores);
     let (working, known) = match requested_millicores {
-        Some(requested) => (cpus(requested).max(own), node),
+        Some(requested) => (cpus(requested).min(node).max(own), node),
         None => (own, own),
     };
     (working + BUSY_NEIGHBOURS * (host - known)) / host
@@ -52,6 +66,7 @@ pub(super) fn placement(hardware: &Hardware, layout: &Layout, cpu_millicores: u3
         cores,
         smt: 1.0,
         busy: busy(hardware, cpu_millicores, None),
+        share: share(hardware, cpu_millicores),
         gpu: hardware.gpu.filter(|_| layout.gpus > 0).map(|class| GpuPlacement {
             class,
             count: f64::from(layout.gpus),

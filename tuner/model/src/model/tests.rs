@@ -1,8 +1,7 @@
 use super::*;
 use crate::ladder::fixtures::{labelled, node, water};
-use crate::performance::Component;
 use scavenger_schema::tuning::{
-    Build, CycleTable, Device, Interval, PredictRequest, Resources, SystemDescription, VdwModifier,
+    Build, Device, Interval, PredictRequest, Resources, SystemDescription, VdwModifier,
 };
 
 fn request() -> PredictRequest {
@@ -46,14 +45,15 @@ fn runs_on_the_cluster_move_and_narrow_its_predictions() {
         measured,
         "chemist",
     )
-    .expect("the run should be accepted");
+    .expect("the run should be accepted")
+    .on_node(&request.node.labels, 2000, 2000, None);
     let learned = model.learn(&[run]);
     assert_ne!(learned.version(), model.version());
     assert_eq!(learned.runs(), 1);
     assert_eq!(learned.residual("unknown", false).map(|class| class.runs), Some(1));
     let after = learned.answer(&request).expect("the layout should run").ns_per_day;
     assert!((after.p50 / measured - 1.0).abs() < 0.1, "{after:?} {measured}");
-    assert!(after.p90 / after.p50 < 1.25, "{after:?}");
+    assert!(after.p90 / after.p50 < 1.35, "{after:?}");
     let after = learned
         .answer(&PredictRequest { system: other, ..request })
         .expect("the layout should run")
@@ -386,47 +386,6 @@ fn odd(spoil: impl FnOnce(&mut SystemDescription)) -> (Interval, Vec<String>) {
     (reply.ns_per_day, reply.notes)
 }
 
-/// A run of `spoil`ed water with PME ranks of their own, whose log counted `tuned` times the pairs of its input.
-fn tuned_run(tuned: f64, spoil: impl FnOnce(&mut PredictRequest)) -> (Observation, StepTime) {
-    let layout = Layout { npme: 8, ..Layout::cpu(32, 1) };
-    let mut asked = PredictRequest { layout, node: node(32_000, 64), system: water(100_000), ..request() };
-    spoil(&mut asked);
-    let run = measured(&asked, 1.0);
-    let step = Model::prior().step_time(&run.job, run.cpu, &run.place);
-    let table = CycleTable {
-        total: 100.0 * step.total,
-        force: Some(50.0 * step.total * tuned),
-        pairs: Some(100.0 * tuned * run.job.work.pairs),
-        ..CycleTable::default()
-    };
-    (run.accounted(table), step)
-}
-
-#[test]
-fn pme_that_was_tuned_is_seen_whatever_is_written() {
-    let force = |spoil: fn(&mut PredictRequest), tuned: f64| {
-        let (run, step) = tuned_run(tuned, spoil);
-        run.components(&step)[Component::Force as usize].expect("the table has the force")
-    };
-    let plain = force(|_| {}, 1.0);
-    assert!((force(|_| {}, 1.6) - plain).abs() < 1e-9);
-    for spoil in
-        [(|asked| asked.system.settings.output_bytes_per_step = 16.0) as fn(&mut PredictRequest), |asked| {
-            asked.system.settings.mts_interval = 2;
-        }]
-    {
-        assert!((force(spoil, 1.6) - force(spoil, 1.0)).abs() < 1e-9);
-    }
-    // mdrun counts these pairs otherwise, so nobody knows whether it tuned.
-    for spoil in [
-        (|asked| asked.system.settings.free_energy = true) as fn(&mut PredictRequest),
-        |asked| asked.system.settings.vdw_modifier = VdwModifier::ForceSwitch,
-        |asked| asked.build.precision = Some("double".to_owned()),
-    ] {
-        assert!((force(spoil, 1.6) - force(spoil, 1.0)).abs() > 0.3);
-    }
-}
-
 #[test]
 fn a_droplet_is_learned_as_it_is_predicted() {
     let mut droplet = PredictRequest { system: water(100_000), node: node(16_000, 64), ..request() };
@@ -460,18 +419,15 @@ fn on_zen3(atoms: u64, spoil: impl FnOnce(&mut SystemDescription)) -> PredictReq
     asked
 }
 
-/// Half-width of the interval of `asked` after runs at such shares of what was predicted, on 16 cores and fewer.
-fn width_after(asked: &PredictRequest, shares: &[f64]) -> f64 {
-    let layouts = [16, 12, 8, 6, 4];
-    let runs: Vec<Observation> = shares
-        .iter()
-        .zip(layouts)
-        .map(|(share, threads)| {
-            measured(&PredictRequest { layout: Layout::cpu(1, threads), ..asked.clone() }, *share)
-        })
-        .collect();
-    let speed = Model::prior().learn(&runs).answer(asked).expect("the layout should run").ns_per_day;
+/// Half-width of the interval of `asked`.
+fn width(model: &Model, asked: &PredictRequest) -> f64 {
+    let speed = model.answer(asked).expect("the layout should run").ns_per_day;
     speed.p90 / speed.p50
+}
+
+/// The same after a run of it at such a share of what was predicted.
+fn width_after(asked: &PredictRequest, share: f64) -> f64 {
+    width(&Model::prior().learn(&[measured(asked, share)]), asked)
 }
 
 #[test]
@@ -485,13 +441,11 @@ fn its_own_runs_take_the_doubt_of_a_system_away() {
         on_zen3(3000, |_| {}),
         on_zen3(100_000, |system| system.settings.vdw_modifier = VdwModifier::PotentialSwitch),
     ] {
-        let (before, usual) = (width_after(&doubtful, &[]), width_after(&plain, &[]));
+        let (before, usual) = (width(&Model::prior(), &doubtful), width(&Model::prior(), &plain));
         assert!(before > usual, "{before} {usual}");
-        // Off by what the doubt allows, and all alike.
-        let one = width_after(&doubtful, &[0.8]);
-        let five = width_after(&doubtful, &[0.8; 5]);
-        let usual = width_after(&plain, &[0.8]);
-        assert!(one < 1.04 * usual && five < one && five < 1.25, "{before}: {one} {five} {usual}");
+        // Off by what the doubt allows.
+        let (one, usual) = (width_after(&doubtful, 0.8), width_after(&plain, 0.8));
+        assert!(one < 1.1 * usual && one < before, "{before}: {one} {usual}");
     }
     let notes = |model: &Model| model.answer(&on_zen3(3000, |_| {})).expect("the layout should run").notes;
     assert_eq!(notes(&Model::prior()).len(), 1);
@@ -500,7 +454,7 @@ fn its_own_runs_take_the_doubt_of_a_system_away() {
 }
 
 #[test]
-fn a_doubtful_run_teaches_others_less() {
+fn a_doubtful_run_teaches_others_nothing() {
     let asked = on_zen3(60_000, |_| {});
     let moved = |run: Observation| {
         let speed = |model: &Model| model.answer(&asked).expect("the layout should run").ns_per_day.p50;
@@ -514,8 +468,8 @@ fn a_doubtful_run_teaches_others_less() {
             system.settings.perturbed_atoms = Some(2000);
         }),
     ] {
-        let moved = moved(measured(&doubtful, 0.7));
-        assert!(moved > 0.0 && moved < 0.95 * plain, "{moved} {plain}");
+        assert_eq!(moved(measured(&doubtful, 0.7)), 0.0);
+        assert!(plain > 0.1, "{plain}");
     }
 }
 
@@ -591,23 +545,6 @@ fn odd_systems_are_told_and_less_certain() {
     assert!(width(many) > width(ordinary));
     let (_, notes) = odd(|system| system.nsteps = 50_000_000_000);
     says(&notes, "this configuration takes");
-}
-
-#[test]
-fn a_short_run_says_less_than_a_long_one() {
-    let request = request();
-    let run = measured(&request, 0.6);
-    let noise = |seconds: f64| run.clone().lasting(seconds).noise();
-    assert_eq!(run.noise(), 0.0, "nobody knows how long it took");
-    assert!((noise(5.0) - 0.01).abs() < 1e-12 && noise(60.0) < 1e-4, "{} {}", noise(5.0), noise(60.0));
-    assert_eq!((noise(0.1), noise(0.0), noise(f64::NAN)), (1.0, 0.0, 0.0));
-    let after = |seconds: f64| {
-        let learned = Model::prior().learn(&[run.clone().lasting(seconds)]);
-        let Interval { p50, p90, .. } = learned.answer(&request).expect("the layout should run").ns_per_day;
-        (p50, p90 / p50)
-    };
-    let (long, short) = (after(600.0), after(2.0));
-    assert!(short.0 > 1.02 * long.0 && short.1 > 1.02 * long.1, "{short:?} {long:?}");
 }
 
 #[test]

@@ -15,10 +15,8 @@ const TRANSPOSES: f64 = 4.0;
 const BYTES_PER_GRID_POINT: f64 = 4.0;
 /// Bytes per halo atom and step: position there, force back.
 const BYTES_PER_HALO_ATOM: f64 = 24.0;
-/// Cores that together fill the bandwidth of a node: one core draws some eight times its share.
-const BANDWIDTH_OF_ONE_CORE: f64 = 8.0;
-/// Bytes of a system that a step touches, per atom and per grid point.
-const FOOTPRINT: (f64, f64) = (200.0, 8.0);
+/// Power of the share of a node with which its cores get in each other's way.
+const CROWDING_SHAPE: f64 = 0.75;
 
 /// How fast the cores of a placement work.
 pub(super) struct Speed {
@@ -30,7 +28,7 @@ pub(super) struct Speed {
     pub boost: f64,
     /// Cores, hardware threads counted as what they add.
     pub cores: f64,
-    /// Relative loss of a rank whose threads share a cache.
+    /// Relative loss of a rank whose threads share a cache, and of cores that share the memory of a node.
     pub loss: f64,
 }
 
@@ -45,9 +43,16 @@ impl Speed {
             reference: clock * 1e9 * cpu.ipc,
             boost: boost / clock,
             cores: place.cores * (1.0 + constants.smt * place.smt.log2()),
-            loss: constants.thread * (per_rank - 1.0) / cpu.cache_cores,
+            loss: constants.thread * (per_rank - 1.0) / cpu.cache_cores
+                + constants.crowding * crowding(place),
         }
     }
+}
+
+/// How much the cores of a simulation get in each other's way: they share what the node has once, and wait for the slowest of
+/// them, the more of them there are.
+fn crowding(place: &Placement) -> f64 {
+    (place.cores / place.nodes).max(1.0).ln() * place.share.clamp(0.0, 1.0).powf(CROWDING_SHAPE)
 }
 
 /// Time of one step by part, and the share of the clock that is boost.
@@ -69,7 +74,6 @@ pub(super) fn step(
     let other = (work.bonded + work.update + work.perturbed) * constants.other / speed.reference / pp_cores;
     let spread = work.spread * constants.spread / speed.reference / pme_cores;
     let mesh = work.mesh * constants.mesh / speed.reference / pme_cores;
-    let (traffic_atoms, traffic_points) = traffic(system, cpu, place, constants);
 
     let latency = if place.nodes > 1.0 {
         constants.net_latency * (1.0 + constants.net_growth * place.nodes)
@@ -85,7 +89,7 @@ pub(super) fn step(
     let first = &mut parts.first;
     first[Part::Pair as usize] = pair;
     first[Part::Other as usize] = other;
-    first[Part::Sharing as usize] = (pair + other) * speed.loss + traffic_atoms * place.ranks / pp_ranks;
+    first[Part::Sharing as usize] = (pair + other) * speed.loss;
     first[Part::Halo as usize] = halo.atoms * constants.halo / speed.reference + halo.messages * latency;
     first[Part::Threads as usize] = work_of_one_thread(system, place, pp_ranks, constants) / speed.reference;
     first[Part::Imbalance as usize] = constants.imbalance * halo.relative.ln_1p() * (pair + other);
@@ -93,7 +97,7 @@ pub(super) fn step(
     let second = &mut parts.second;
     second[Part::Spread as usize] = spread;
     second[Part::Mesh as usize] = mesh;
-    second[Part::Sharing as usize] = (spread + mesh) * speed.loss + traffic_points * place.ranks / pme_ranks;
+    second[Part::Sharing as usize] = (spread + mesh) * speed.loss;
     if pme_ranks > 1.0 {
         second[Part::Transpose as usize] = points / pme_ranks * constants.mesh_serial / speed.reference
             + TRANSPOSES * pme_ranks.powf(constants.mesh_growth) * latency;
@@ -115,20 +119,6 @@ pub(super) fn step(
 fn barrier_growth(threads: f64) -> f64 {
     let root = threads.sqrt();
     root * root.sqrt()
-}
-
-/// Seconds in which the atoms and the grid come from memory: all of it where the caches of the cores that work hold
-/// little of the system, none where they hold it all.
-fn traffic(system: &System, cpu: &CpuClass, place: &Placement, constants: &Constants) -> (f64, f64) {
-    let points = system.pme.map_or(0.0, |pme| pme.points());
-    let footprint = FOOTPRINT.0 * system.atoms + FOOTPRINT.1 * points;
-    let caches = place.cores.max(1.0) * cpu.cache_mib * f64::from(1 << 20);
-    let missed = footprint / (footprint + caches);
-    let node = cpu.node_cores.max(place.cores / place.nodes);
-    let reach = (place.cores / place.nodes * BANDWIDTH_OF_ONE_CORE).min(node);
-    let bandwidth = reach * place.nodes * cpu.memory_gbps * 1e9;
-    let seconds = |bytes: f64| bytes * missed / bandwidth;
-    (seconds(system.atoms * constants.traffic_atom), seconds(points * constants.traffic_point))
 }
 
 /// Reference cycles of a rank during which its other threads wait.

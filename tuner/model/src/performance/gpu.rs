@@ -108,8 +108,8 @@ mod tests {
     fn place(gpu: &'static GpuClass, count: f64, ranks: f64, npme: f64) -> Placement {
         let gpu = GpuPlacement { class: gpu, count, pme: true, bonded: true, update: false };
         let threads = (16.0 / ranks).max(1.0);
-        let (nodes, smt, busy) = (1.0, 1.0, 1.0);
-        Placement { nodes, ranks, threads, npme, cores: 16.0, smt, busy, gpu: Some(gpu) }
+        let (nodes, smt, busy, share) = (1.0, 1.0, 1.0, 0.25);
+        Placement { nodes, ranks, threads, npme, cores: 16.0, smt, busy, share, gpu: Some(gpu) }
     }
 
     fn seconds(atoms: u64, gpu: &'static GpuClass, count: f64, ranks: f64, npme: f64) -> f64 {

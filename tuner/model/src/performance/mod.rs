@@ -6,14 +6,12 @@
 //! class alone. The step is kept in its [`Part`]s: what a measured run teaches, it teaches the parts that took
 //! the time ([`crate::learn`]).
 
-mod component;
 mod constants;
 mod cpu;
 mod gpu;
 mod parts;
 
-pub use component::Component;
-pub use constants::{ClassFactors, Constants};
+pub use constants::Constants;
 pub use parts::{Overlap, Part, Parts, PerPart, Total};
 
 use crate::hardware::{CpuClass, GpuClass};
@@ -37,6 +35,8 @@ pub struct Placement {
     pub smt: f64,
     /// Share of the cores of its nodes that work, those of other pods included: decides the clock.
     pub busy: f64,
+    /// Share of the cores of its nodes that it has itself.
+    pub share: f64,
     /// What is used of GPUs.
     pub gpu: Option<GpuPlacement>,
 }
@@ -99,12 +99,6 @@ impl StepTime {
             shares,
             boost,
         }
-    }
-
-    /// The same with each part times a factor.
-    #[must_use]
-    pub fn with(&self, factors: &PerPart) -> Self {
-        Self::new(self.parts.with(factors), self.boost)
     }
 
     /// The same with all parts times a factor.
@@ -177,6 +171,7 @@ mod tests {
             cores: ranks * threads,
             smt: 1.0,
             busy: 1.0,
+            share: ranks * threads / 64.0,
             gpu: None,
         }
     }

@@ -34,12 +34,6 @@ pub enum Part {
 impl Part {
     /// How many there are.
     pub const COUNT: usize = 13;
-
-    /// True for work that shrinks with the cores; the rest is overhead.
-    #[must_use]
-    pub fn is_work(self) -> bool {
-        matches!(self, Self::Pair | Self::Spread | Self::Mesh | Self::Other | Self::Sharing | Self::Host)
-    }
 }
 
 /// One number for each [`Part`].
@@ -96,19 +90,9 @@ impl Parts {
         if factor == 1.0 {
             return *self;
         }
-        self.with(&[factor; Part::COUNT])
-    }
-
-    /// Each part times a factor of its own.
-    #[must_use]
-    pub fn with(&self, factors: &PerPart) -> Self {
-        let times = |side: &PerPart| std::array::from_fn(|part| side[part] * factors[part]);
-        Self {
-            first: times(&self.first),
-            second: times(&self.second),
-            after: times(&self.after),
-            overlap: self.overlap,
-        }
+        let times = |side: &PerPart| side.map(|time| time * factor);
+        let (first, second, after) = (times(&self.first), times(&self.second), times(&self.after));
+        Self { first, second, after, overlap: self.overlap }
     }
 
     /// Time of the step.
@@ -205,9 +189,11 @@ mod tests {
             let total = parts.total();
             assert!((total.shares.iter().sum::<f64>() - 1.0).abs() < 1e-12);
             for part in 0..Part::COUNT {
-                let mut factors = [1.0; Part::COUNT];
-                factors[part] = 1e-6_f64.exp();
-                let slope = (parts.with(&factors).total().seconds / total.seconds).ln() / 1e-6;
+                let mut slower = parts;
+                for side in [&mut slower.first, &mut slower.second, &mut slower.after] {
+                    side[part] *= 1e-6_f64.exp();
+                }
+                let slope = (slower.total().seconds / total.seconds).ln() / 1e-6;
                 assert!((slope - total.shares[part]).abs() < 1e-4, "{parts:?} {part}: {slope}");
             }
         }

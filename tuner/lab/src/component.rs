@@ -5,7 +5,7 @@
 
 use scavenger_schema::tuning::CycleTable;
 
-use super::{Overlap, Part, Parts, StepTime};
+use scavenger_tuner_model::performance::{Overlap, Part, Parts, StepTime};
 
 /// A component of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,16 +75,6 @@ impl Component {
         };
         let seconds: f64 = lines.into_iter().flatten().sum();
         (seconds > 0.0 && seconds.is_finite()).then_some(seconds)
-    }
-
-    /// What is only one run's of it, as a standard deviation of its logarithm: how its lines and the parts of the model
-    /// differ from one system to the next.
-    pub(crate) fn sigma(self) -> f64 {
-        match self {
-            Self::Force => 0.1,
-            Self::Spread | Self::Fft => 0.25,
-            Self::Other | Self::Halo | Self::Transpose | Self::Redistribution => 0.5,
-        }
     }
 
     /// A step of CPUs that consists of this component alone, if its pair work is `tuned` times that of the input: mdrun's
