@@ -10,8 +10,8 @@ use crate::bounds;
 use crate::strict;
 
 /// What the efficiency of a configuration is, for people.
-pub const EFFICIENCY: &str = "speed per core, relative to the best per core on the same hardware; with a GPU: speed, relative to \
-    the best with that GPU";
+pub const EFFICIENCY: &str = "speed per core, relative to the best per core on the same hardware, on a node with no other work; with a \
+    GPU: speed, relative to the best with that GPU";
 
 /// Asks for the configurations a simulation should try, largest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -110,7 +110,8 @@ pub struct Limits {
     #[serde(deserialize_with = "strict::integer")]
     pub max_configurations: u32,
     /// The first configuration of each kind of hardware is the largest that pays: the fastest whose speed per price is at
-    /// least this share of the best on that hardware. Without a GPU that is the parallel efficiency.
+    /// least this share of the best on that hardware. Without a GPU that is the parallel efficiency. Speeds are compared as
+    /// on nodes with no other work.
     #[cfg_attr(feature = "openapi", schemars(range(min = bounds::MIN_EFFICIENCY.min, max = bounds::MIN_EFFICIENCY.max)))]
     pub min_efficiency: f64,
     /// What a resource is worth against another. Decides how many cores pay beside a GPU; it never leaves out a
@@ -196,8 +197,8 @@ pub struct Rung {
     #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hours_to_finish: Option<f64>,
-    /// Parallel efficiency. Without a GPU: speed per core relative to the best speed per core on the same hardware. With a
-    /// GPU: speed relative to the best with that GPU, whatever the cores beside it.
+    /// Parallel efficiency. Without a GPU: speed per core relative to the best speed per core on the same hardware, both on
+    /// a node with no other work. With a GPU: speed relative to the best with that GPU, whatever the cores beside it.
     #[cfg_attr(feature = "openapi", schemars(range(min = 0.0, max = 1.0)))]
     pub efficiency: f64,
     /// Predicted peak memory in bytes, without the margin that is in `resources`.

@@ -85,15 +85,11 @@ impl Component {
         let one = |part: Part| (part, first[part as usize]);
         let two = |part: Part, factor: f64| (part, second[part as usize] * factor);
         let nothing = (Part::Pair, 0.0);
-        let grid = second[Part::Spread as usize] + second[Part::Mesh as usize];
-        let share = |part: Part| if grid > 0.0 { second[part as usize] / grid } else { 0.0 };
         let times = match self {
             Self::Force => [(Part::Pair, first[Part::Pair as usize] * tuned), nothing, nothing],
-            Self::Spread => [two(Part::Spread, 1.0), two(Part::Sharing, share(Part::Spread)), nothing],
-            Self::Fft => {
-                [two(Part::Mesh, 1.0 / tuned), two(Part::Sharing, share(Part::Mesh) / tuned), nothing]
-            }
-            Self::Other => [one(Part::Other), one(Part::Sharing), nothing],
+            Self::Spread => [two(Part::Spread, 1.0), nothing, nothing],
+            Self::Fft => [two(Part::Mesh, 1.0 / tuned), nothing, nothing],
+            Self::Other => [one(Part::Other), nothing, nothing],
             Self::Halo => [one(Part::Halo), one(Part::Imbalance), one(Part::Network)],
             Self::Transpose => [two(Part::Transpose, 1.0 / tuned), two(Part::Network, 1.0 / tuned), nothing],
             Self::Redistribution => [
@@ -135,12 +131,11 @@ mod tests {
         parts.first[Part::Other as usize] = 1.0;
         parts.second[Part::Mesh as usize] = 2.0;
         parts.second[Part::Spread as usize] = 2.0;
-        parts.second[Part::Sharing as usize] = 1.0;
         let step = StepTime::new(parts, 0.1);
         let total = |component: Component, tuned: f64| component.of(&step, tuned).total;
         assert_eq!(total(Component::Force, 1.5), 6.0);
-        assert_eq!(total(Component::Spread, 1.0), 2.5);
-        assert_eq!(total(Component::Fft, 2.0), 1.25);
+        assert_eq!(total(Component::Spread, 1.0), 2.0);
+        assert_eq!(total(Component::Fft, 2.0), 1.0);
         assert_eq!(total(Component::Other, 1.0), 1.0);
         assert_eq!(total(Component::Halo, 1.0), 0.0);
     }

@@ -352,8 +352,7 @@ fn few_cores_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
             npme: f64::from(npme),
             cores,
             smt: number(cell("smt"))?,
-            // Beside a GPU the clock of the host is that of a busy node, as of all rows with GPUs.
-            busy: if gpu.is_some() { 1.0 } else { cores / of_node },
+            busy: cores / of_node,
             share: cores / of_node,
             gpu,
         },

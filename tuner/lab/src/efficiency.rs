@@ -65,7 +65,7 @@ fn pays(speeds: &[(u64, f64)]) -> u64 {
     speeds.iter().filter(|one| per_core(one) >= least).map(|(cores, _)| *cores).max().unwrap_or(0)
 }
 
-/// The speed that is served for a pod of this size on a node of which nothing else is known.
+/// The speed by which a ladder counts the efficiency of a pod of this size.
 fn served(model: &Model, row: &Row) -> f64 {
     let place = &row.place;
     let hardware = Hardware {
@@ -77,7 +77,7 @@ fn served(model: &Model, row: &Row) -> f64 {
         is_virtual: false,
     };
     let layout = Layout { npme: place.npme as u32, ..Layout::cpu(place.ranks as u32, place.threads as u32) };
-    model.about(&row.job, &[hardware]).speed(&hardware, &layout, place.cores as u32 * 1000)
+    model.about(&row.job, &[hardware]).speed_alone(&hardware, &layout, place.cores as u32 * 1000)
 }
 
 #[cfg(test)]

@@ -3,58 +3,65 @@
 //! The floor is that the model is ahead of both plain models. The bounds below hold what is printed beside that: where the
 //! figures lie outside what they should be, an exception names them, with the reason.
 
-use super::component::Component;
-
 use super::components::Compared;
 use super::report::{is_few, percent, table};
-use super::{Accuracy, CPU_REGIMES, GPU_REGIMES, KNOWN_PRODUCT, Regime, SPLITS, SplitLoss};
+use super::{Accuracy, CPU_REGIMES, GPU_REGIMES, KNOWN_PRODUCT, Regime, SPLIT_GOAL, SPLITS, SplitLoss};
 
 /// Least and most that a figure may be.
 type Bounds = (f64, f64);
 
-/// By how much a plain model may be ahead in a median: less is chance with so few groups.
-const SLACK: f64 = 0.03;
 /// Median of predicted over measured time of each component.
-const COMPONENTS: Bounds = (0.75, 1.3);
-/// The components outside, with bounds of their own.
-const OTHER_COMPONENTS: [(Component, Bounds, &str); 1] = [(
-    Component::Halo,
-    (0.75, 1.6),
-    "how long ranks wait for each other differs by a factor of 7 between the machines",
-)];
+const COMPONENTS: Bounds = (0.8, 1.25);
 
 /// Share of measurements inside the interval of 80%.
-const COVERAGE: Bounds = (0.7, 0.95);
+const COVERAGE: Bounds = (0.77, 0.93);
+/// The same where this system ran: on other data such intervals covered 60%, so they are no narrower than rows here ask for.
+const COVERAGE_OF_SYSTEMS: Bounds = (0.77, 0.95);
 /// The same of GPUs: seven machines with eight systems are too few to narrow an interval by.
-const COVERAGE_OF_GPUS: Bounds = (0.7, 1.0);
+const COVERAGE_OF_GPUS: Bounds = (0.77, 1.0);
 /// Greatest half-width by regime, so that no interval covers more because it is wider.
-const HALF_WIDTHS: [(&str, f64); 5] = [
-    (CPU_REGIMES[0].0, 1.5),
-    (CPU_REGIMES[1].0, 1.5),
-    (CPU_REGIMES[2].0, 1.35),
-    (GPU_REGIMES[0].0, 1.75),
-    (GPU_REGIMES[1].0, 1.6),
+const HALF_WIDTHS: [(&str, f64); 6] = [
+    (CPU_REGIMES[0].0, 1.45),
+    (CPU_REGIMES[1].0, 1.4),
+    (CPU_REGIMES[2].0, 1.32),
+    (GPU_REGIMES[0].0, 1.6),
+    (GPU_REGIMES[1].0, 1.4),
+    (KNOWN_PRODUCT.0, 1.6),
+];
+/// Greatest median and 90th percentile of the error, by rows and regime.
+const ERRORS: [(&str, &str, f64, f64); 9] = [
+    (ONE_NODE_ROWS, CPU_REGIMES[0].0, 0.17, 0.44),
+    (ONE_NODE_ROWS, CPU_REGIMES[1].0, 0.17, 0.5),
+    (ONE_NODE_ROWS, CPU_REGIMES[2].0, 0.1, 0.27),
+    (ALL_ROWS, CPU_REGIMES[0].0, 0.18, 0.49),
+    (ALL_ROWS, CPU_REGIMES[1].0, 0.19, 0.53),
+    (ALL_ROWS, CPU_REGIMES[2].0, 0.12, 0.37),
+    (ALL_ROWS, GPU_REGIMES[0].0, 0.08, 0.17),
+    (ALL_ROWS, GPU_REGIMES[1].0, 0.14, 0.32),
+    (ALL_ROWS, KNOWN_PRODUCT.0, 0.17, 0.42),
 ];
 
 /// Least number of choices, greatest mean and worst loss of each of [`SPLITS`], and why that is much.
 const LOSSES: [(usize, (f64, f64), &str); 3] = [
-    (8, (0.03, 0.25), "the choice that loses most was measured at 111 to 158 ns/day"),
-    (82, (0.06, 0.67), "layouts over nodes are not served"),
-    (2, (0.05, 0.3), "the files have six choices"),
+    (8, (0.025, 0.18), "the choice that loses most was measured at 111 to 158 ns/day"),
+    (82, (0.055, 0.67), "layouts over nodes are not served"),
+    (2, SPLIT_GOAL, "the goal"),
 ];
 
-/// Least share of the numbers of cores that pay which are found up to one measured size.
-const NEAR_PICKS: f64 = 0.5;
+/// Least share of the numbers of cores that pay which are found, and which are found up to one measured size.
+const PICKS: (f64, f64) = (0.4, 0.9);
 
+/// Name of the first table.
+const ONE_NODE_ROWS: &str = "one node";
 /// Name of the table of all rows.
 const ALL_ROWS: &str = "all rows";
 
-/// What is not as it must be: a regime of CPUs in which a plain model is ahead, a figure outside its bounds, and a line of the tables that `page` does not have. The last digit of a number may
-/// differ, since libraries of mathematics do.
+/// What is not as it must be: a regime of CPUs in which a plain model is ahead, a figure outside its bounds, and a line of the
+/// tables that `page` does not have. The last digit of a number may differ, since libraries of mathematics do.
 #[must_use]
 pub fn shortfalls(accuracy: &Accuracy, page: &str) -> Vec<String> {
     let parts = accuracy.parts.iter().map(|(name, regimes)| (*name, regimes));
-    let all = [("one node", &accuracy.served), (ALL_ROWS, &accuracy.regimes)].into_iter().chain(parts);
+    let all = [(ONE_NODE_ROWS, &accuracy.served), (ALL_ROWS, &accuracy.regimes)].into_iter().chain(parts);
     let mut wrong: Vec<String> = Vec::new();
     for (rows, regimes) in all {
         // The one regime that the files have no rows for.
@@ -62,6 +69,7 @@ pub fn shortfalls(accuracy: &Accuracy, page: &str) -> Vec<String> {
         for regime in regimes.iter().filter(has_rows) {
             wrong.extend(behind(rows, regime));
             wrong.extend(uncalibrated(rows, regime));
+            wrong.extend(worse(rows, regime));
         }
     }
     wrong.extend(accuracy.components.iter().filter_map(off));
@@ -72,9 +80,11 @@ pub fn shortfalls(accuracy: &Accuracy, page: &str) -> Vec<String> {
             .zip(&LOSSES)
             .flat_map(|((place, loss), bounds)| lossy(place, loss, bounds)),
     );
-    let near = accuracy.picks.iter().filter(|pick| pick.apart <= 1).count();
-    if (near as f64) < NEAR_PICKS * accuracy.picks.len() as f64 {
-        wrong.push(format!("of {} sizes that pay, {near} are found up to one size", accuracy.picks.len()));
+    for (what, apart, least) in [("exactly", 0, PICKS.0), ("up to one size", 1, PICKS.1)] {
+        let found = accuracy.picks.iter().filter(|pick| pick.apart <= apart).count();
+        if (found as f64) < least * accuracy.picks.len() as f64 {
+            wrong.push(format!("of {} sizes that pay, {found} are found {what}", accuracy.picks.len()));
+        }
     }
     let pages: Vec<Line<'_>> = page.lines().map(Line::new).collect();
     for line in table(accuracy).lines().filter(|line| line.starts_with("| ")) {
@@ -96,19 +106,35 @@ pub fn is_same_plot(kept: &str, drawn: &str) -> bool {
 /// A component whose median is outside its bounds. Like all that is bounded, it counts as it is printed.
 fn off(compared: &Compared) -> Option<String> {
     let Compared { component, ratio: [_, median, _], .. } = compared;
-    let other = OTHER_COMPONENTS.iter().find(|(other, ..)| other == component);
-    let (bounds, why) = other.map_or((COMPONENTS, "the goal"), |(_, bounds, why)| (*bounds, *why));
-    let (least, most) = bounds;
-    let is_in = contains(bounds, *median);
-    (!is_in).then(|| {
-        format!("{}: the median is {median:.2}, must be {least} to {most} ({why})", component.name())
-    })
+    let (least, most) = COMPONENTS;
+    let is_in = contains(COMPONENTS, *median);
+    (!is_in).then(|| format!("{}: the median is {median:.2}, must be {least} to {most}", component.name()))
+}
+
+/// Where the errors are larger than they were.
+fn worse(rows: &str, regime: &Regime) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (_, _, median, p90) in ERRORS.iter().filter(|(of, name, ..)| *of == rows && *name == regime.name) {
+        for (what, error, most) in
+            [("median", regime.model.median, median), ("90th percentile", regime.model.p90, p90)]
+        {
+            if !contains((0.0, *most), error) {
+                let (error, most) = (percent(error), percent(*most));
+                wrong.push(format!("{rows}, {}: the {what} is {error}, must be at most {most}", regime.name));
+            }
+        }
+    }
+    wrong
 }
 
 /// Where an interval covers too little or too much, or is too wide.
 fn uncalibrated(rows: &str, regime: &Regime) -> Vec<String> {
     let Regime { name, coverage, half_width, .. } = regime;
-    let bounds = if name.starts_with("CPU, ") { COVERAGE } else { COVERAGE_OF_GPUS };
+    let bounds = match *name {
+        name if name == CPU_REGIMES[2].0 => COVERAGE_OF_SYSTEMS,
+        name if name.starts_with("CPU, ") => COVERAGE,
+        _ => COVERAGE_OF_GPUS,
+    };
     let mut wrong = Vec::new();
     if !contains(bounds, *coverage) {
         let (least, most) = (percent(bounds.0), percent(bounds.1));
@@ -161,7 +187,7 @@ fn behind(rows: &str, regime: &Regime) -> Vec<String> {
             ("median", model.median, plain.median, true),
             ("90th percentile", model.p90, plain.p90, is_judged),
         ] {
-            if is_on_cpus && counts && own >= other + SLACK {
+            if is_on_cpus && counts && own >= other {
                 wrong.push(format!(
                     "{rows}, {}: the {what} is {}, and {} for {name}",
                     regime.name,
@@ -212,6 +238,7 @@ impl<'a> Line<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::Errors;
+    use super::super::component::Component;
     use super::super::report::FEW;
     use super::*;
 
@@ -231,14 +258,13 @@ mod tests {
 
     #[test]
     fn a_regime_in_which_a_plain_model_is_ahead_is_told() {
-        let regime =
-            Regime { model: Errors { median: 0.15, p90: 0.44 }, ..regime("CPU, machine never measured") };
+        let regime = regime("CPU, machine never measured");
         let told = behind("one node", &regime);
         assert_eq!(
             told,
             [
-                "one node, CPU, machine never measured: the median is 15%, and 11% for cycles / (speed x cores)",
-                "one node, CPU, machine never measured: the 90th percentile is 44%, and 40% for thread, halo and rank terms",
+                "one node, CPU, machine never measured: the median is 12%, and 11% for cycles / (speed x cores)",
+                "one node, CPU, machine never measured: the 90th percentile is 41%, and 40% for thread, halo and rank terms",
             ]
         );
         let few = Regime { groups: FEW - 1, ..regime.clone() };
@@ -251,32 +277,43 @@ mod tests {
     fn an_interval_covers_what_it_says_and_is_no_wider_for_it() {
         let good = regime(CPU_REGIMES[1].0);
         assert_eq!(uncalibrated("one node", &good), Vec::<String>::new());
-        for coverage in [0.5, 0.69, 0.96, 1.0] {
+        for coverage in [0.69, 0.76, 0.94, 1.0] {
             assert_eq!(uncalibrated("one node", &Regime { coverage, ..good.clone() }).len(), 1, "{coverage}");
         }
         let wide = uncalibrated("one node", &Regime { half_width: 1.6, ..good.clone() });
-        assert_eq!(wide, [format!("one node, {}: the half-width is x1.60, must be at most x1.5", good.name)]);
+        assert_eq!(wide, [format!("one node, {}: the half-width is x1.60, must be at most x1.4", good.name)]);
         let on_gpu = Regime { name: GPU_REGIMES[0].0, coverage: 1.0, ..good };
         assert_eq!(uncalibrated("all rows", &on_gpu), Vec::<String>::new());
     }
 
     #[test]
     fn a_component_outside_its_bounds_is_named() {
-        let of = |component, median| {
+        let of = |median| {
+            let component = Component::Force;
             off(&Compared { component, logs: 40, ratio: [0.4, median, 1.9], by_machine: Vec::new() })
         };
-        assert_eq!(of(Component::Force, 1.3), None);
-        let said = of(Component::Force, 1.33).expect("it is outside");
-        assert_eq!(said, "force: the median is 1.33, must be 0.75 to 1.3 (the goal)");
-        assert_eq!(of(Component::Halo, 1.33), None);
-        assert!(of(Component::Halo, 1.61).is_some() && of(Component::Spread, 0.74).is_some());
+        assert_eq!(of(1.25), None);
+        let said = of(1.28).expect("it is outside");
+        assert_eq!(said, "force: the median is 1.28, must be 0.8 to 1.25");
+        assert!(of(0.79).is_some());
+    }
+
+    #[test]
+    fn errors_that_grow_are_named() {
+        let good = regime(CPU_REGIMES[0].0);
+        assert_eq!(worse(ONE_NODE_ROWS, &good), Vec::<String>::new());
+        let worse = worse(ONE_NODE_ROWS, &Regime { model: Errors { median: 0.2, p90: 0.4 }, ..good });
+        assert_eq!(
+            worse,
+            [format!("one node, {}: the median is 20%, must be at most 17%", CPU_REGIMES[0].0)]
+        );
     }
 
     #[test]
     fn splits_that_lose_more_or_are_fewer_are_named() {
         let of = |choices, mean, worst| lossy("one node", &SplitLoss { choices, mean, worst }, &LOSSES[0]);
         assert_eq!(of(8, 0.02, 0.17), Vec::<String>::new());
-        assert_eq!((of(7, 0.02, 0.17).len(), of(8, 0.04, 0.17).len(), of(8, 0.02, 0.26).len()), (1, 1, 1));
+        assert_eq!((of(7, 0.02, 0.17).len(), of(8, 0.04, 0.17).len(), of(8, 0.02, 0.19).len()), (1, 1, 1));
     }
 
     #[test]

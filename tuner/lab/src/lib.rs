@@ -517,29 +517,38 @@ mod tests {
         }
     }
 
-    /// Cores of an EPYC 7742, the parallel efficiency of 74,000 atoms on them as Bridges-2 measured it, and by how much the
-    /// shipped constants may miss it: the model is too flat where all cores work.
-    const EPYC_7742: [(f64, f64, f64); 3] = [(32.0, 0.71, 0.08), (64.0, 0.62, 0.10), (128.0, 0.39, 0.22)];
+    /// Speed per core of one rank on each of so many cores, relative to that of a single core, as it was measured, and by how
+    /// much the shipped constants may miss it.
+    const EFFICIENCIES: [(&str, &str, f64, f64, f64); 7] = [
+        ("bridges2", "AA-LLC-shirts", 32.0, 0.71, 0.06),
+        ("bridges2", "AA-LLC-shirts", 64.0, 0.62, 0.06),
+        ("bridges2", "AA-LLC-shirts", 128.0, 0.39, 0.12),
+        ("tiger", "rnase_cubic", 4.0, 0.85, 0.10),
+        ("tiger", "rnase_cubic", 8.0, 0.53, 0.18),
+        ("tiger", "rnase_cubic", 16.0, 0.46, 0.13),
+        ("tiger", "rnase_cubic", 32.0, 0.38, 0.10),
+    ];
 
     #[test]
     fn efficiency_inside_a_node_falls_as_it_was_measured() {
         let rows = data::load();
-        let on = |cores: f64| -> &Row {
-            let is_it = |row: &&Row| {
-                row.system == "AA-LLC-shirts" && row.place.cores == cores && row.place.ranks == cores
-            };
-            rows.iter().find(is_it).expect("one-node.csv has the run")
-        };
         let model = Model::prior();
-        let speed = |cores: f64| 1.0 / seconds(&model, on(cores));
-        let mut before = f64::INFINITY;
-        for (cores, expected, miss) in EPYC_7742 {
+        for (machine, system, cores, expected, miss) in EFFICIENCIES {
+            // The best of repetitions, which is what a node without other work does.
+            let on = |cores: f64| -> &Row {
+                let is_it = |row: &&Row| {
+                    (row.machine.as_str(), row.system.as_str()) == (machine, system)
+                        && row.place.cores == cores
+                        && row.place.ranks == cores
+                        && row.pair_cycles() == row.cpu.pair_cycles
+                };
+                let fastest = |a: &&Row, b: &&Row| a.ns_per_day.total_cmp(&b.ns_per_day);
+                rows.iter().filter(is_it).max_by(fastest).expect("the files have the run")
+            };
             let measured = on(cores).ns_per_day / on(1.0).ns_per_day / cores;
-            assert!((measured - expected).abs() < 0.006, "{cores}: {measured}");
-            let predicted = speed(cores) / speed(1.0) / cores;
-            assert!((predicted - measured).abs() < miss, "{cores}: {predicted} for {measured}");
-            assert!(predicted < before, "{cores}: {predicted} after {before}");
-            before = predicted;
+            assert!((measured - expected).abs() < 0.01, "{machine} {cores}: {measured}");
+            let predicted = seconds(&model, on(1.0)) / seconds(&model, on(cores)) / cores;
+            assert!((predicted - measured).abs() < miss, "{machine} {cores}: {predicted} for {measured}");
         }
     }
 

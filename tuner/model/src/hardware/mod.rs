@@ -8,7 +8,7 @@ mod recognise;
 pub(crate) mod shares;
 mod slices;
 
-pub use cpu::{CPU_CLASSES, CpuClass, Simd};
+pub use cpu::{CPU_CLASSES, CpuClass, Simd, Turbo};
 pub use gpu::{GPU_CLASSES, GpuClass};
 pub use recognise::{
     Hardware, class_of_labels, cpu_from_cpuinfo, cpu_from_labels, cpu_from_product, gpu_from_labels,

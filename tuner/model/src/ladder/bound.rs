@@ -47,6 +47,11 @@ pub(crate) fn on_faster_kinds(question: &Question<'_>, anywhere: &[Candidate]) -
                 layout: candidate.layout,
                 peak_bytes: candidate.peak_bytes,
                 speed: *speed,
+                alone: question.asked.speed_alone(
+                    hardware,
+                    &candidate.layout,
+                    candidate.resources.cpu_millicores,
+                ),
                 slowest: *hardware,
                 bound: Some(Bound { than: candidate.slowest, times }),
                 on: Vec::new(),

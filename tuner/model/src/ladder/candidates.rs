@@ -33,6 +33,8 @@ pub(crate) struct Candidate {
     pub(crate) peak_bytes: u64,
     /// Median speed in ns per day on the slowest hardware that holds it, or on that to which it is bound.
     pub(crate) speed: f64,
+    /// The same if nothing else ran on its node.
+    pub(crate) alone: f64,
     /// That hardware.
     pub(crate) slowest: Hardware,
     /// Why it is for this hardware alone; none if it may run wherever it fits.
@@ -45,9 +47,9 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// Speed per price.
+    /// Speed per price, as far as the simulation itself decides it.
     pub(crate) fn value(&self) -> f64 {
-        self.speed / self.price
+        self.alone / self.price
     }
 }
 
@@ -281,6 +283,7 @@ fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> 
             layout: *layout,
             peak_bytes: *peak_bytes,
             speed,
+            alone: question.asked.speed_alone(&hardware, layout, cpu_millicores),
             slowest: hardware,
             bound: None,
             on: if on.len() > 1 { on } else { Vec::new() },

@@ -44,30 +44,33 @@ impl Line {
             candidates: Vec::new(),
         };
         for candidate in all {
-            line.best_per_core = line.best_per_core.max(per_core(candidate.speed, &candidate.resources));
+            line.best_per_core = line.best_per_core.max(per_core(candidate.alone, &candidate.resources));
             line.fastest = line.fastest.max(candidate.speed);
             line.best_value = line.best_value.max(candidate.value());
             line.most_cpu = line.most_cpu.max(candidate.resources.cpu_millicores);
         }
         // Its small configurations may be predicted on slower hardware that holds them too. Efficiency would then be
-        // relative to a configuration with many cores, so a single core of this hardware is looked at as well.
-        if hardware.gpu.is_none() {
+        // relative to a configuration with many cores, so a single core of the node of the largest is looked at as well.
+        let largest = all.iter().max_by_key(|one| one.resources.cpu_millicores);
+        if let Some(on) = largest.map(|one| one.slowest).filter(|_| hardware.gpu.is_none()) {
             let memory_bytes = all.iter().map(|one| one.resources.memory_bytes).min().unwrap_or(0);
             let core = Resources { cpu_millicores: WHOLE_CORE, memory_bytes, gpus: 0 };
-            let speed = question.asked.speed(&hardware, &Layout::cpu(1, 1), WHOLE_CORE);
+            let speed =
+                question.asked.speed_alone(&Hardware { gpu: None, ..on }, &Layout::cpu(1, 1), WHOLE_CORE);
             line.best_per_core = line.best_per_core.max(speed);
             line.best_value = line.best_value.max(speed / price(&core, &question.limits.weights));
         }
         line
     }
 
-    /// Parallel efficiency, 0 to 1. Without a GPU: speed per core relative to the best speed per core on this hardware.
+    /// Parallel efficiency, 0 to 1. Without a GPU: speed per core relative to the best speed per core on this hardware, as if
+    /// nothing else ran there.
     /// With a GPU: speed relative to the best with that GPU, whatever the cores beside it.
     pub(crate) fn efficiency(&self, candidate: &Candidate) -> f64 {
         let share = if self.hardware.gpu.is_some() {
             candidate.speed / self.fastest
         } else {
-            per_core(candidate.speed, &candidate.resources) / self.best_per_core
+            per_core(candidate.alone, &candidate.resources) / self.best_per_core
         };
         share.min(1.0)
     }

@@ -7,7 +7,7 @@ use super::{Job, Model, origin};
 use crate::hardware::Hardware;
 use crate::interval::{combine, log_normal};
 use crate::learn::{About, Origin};
-use crate::performance::StepTime;
+use crate::performance::{Placement, StepTime};
 
 /// The same if a CPU of Kubernetes is a hardware thread: what runs on the other one is not known.
 const SIGMA_SMT: f64 = 0.15;
@@ -56,12 +56,23 @@ impl Asked<'_> {
     /// the interval, for comparing many layouts.
     #[must_use]
     pub fn speed(&self, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> f64 {
-        let physics = self.model.physics(self.job, hardware, layout, cpu_millicores);
+        self.speed_in(hardware, &placement(hardware, layout, cpu_millicores), cpu_millicores)
+    }
+
+    /// The same if nothing else ran on the node. Efficiency is counted with it: what a core more brings to a simulation does
+    /// not depend on what others do, and measured efficiencies are of such nodes.
+    #[must_use]
+    pub fn speed_alone(&self, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> f64 {
+        let place = placement(hardware, layout, cpu_millicores);
+        self.speed_in(hardware, &Placement { busy: place.share, ..place }, cpu_millicores)
+    }
+
+    fn speed_in(&self, hardware: &Hardware, place: &Placement, cpu_millicores: u32) -> f64 {
+        let physics = self.model.physics_in(self.job, hardware.cpu, place, cpu_millicores);
         if self.about.is_empty() {
             return physics;
         }
-        let place = placement(hardware, layout, cpu_millicores);
-        let about = self.about(&origin(self.job, hardware.cpu, &place, self.job.site));
+        let about = self.about(&origin(self.job, hardware.cpu, place, self.job.site));
         physics * about.map_or(1.0, |about| (-about.shift).exp())
     }
 

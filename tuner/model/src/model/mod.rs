@@ -201,8 +201,11 @@ impl Model {
     /// Speed in ns per day by physics alone.
     #[must_use]
     pub fn physics(&self, job: &Job, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> f64 {
-        let place = placement(hardware, layout, cpu_millicores);
-        let (parts, _) = self.parts(job, hardware.cpu, &place);
+        self.physics_in(job, hardware.cpu, &placement(hardware, layout, cpu_millicores), cpu_millicores)
+    }
+
+    fn physics_in(&self, job: &Job, cpu: &CpuClass, place: &Placement, cpu_millicores: u32) -> f64 {
+        let (parts, _) = self.parts(job, cpu, place);
         job.system.ns_per_day(parts.seconds() * throttling(cpu_millicores))
     }
 

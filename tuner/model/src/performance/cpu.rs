@@ -2,7 +2,7 @@
 
 use super::parts::{Overlap, Part, Parts};
 use super::{Constants, Placement};
-use crate::hardware::CpuClass;
+use crate::hardware::{CpuClass, Turbo};
 use crate::system::System;
 use crate::work::Work;
 
@@ -15,8 +15,8 @@ const TRANSPOSES: f64 = 4.0;
 const BYTES_PER_GRID_POINT: f64 = 4.0;
 /// Bytes per halo atom and step: position there, force back.
 const BYTES_PER_HALO_ATOM: f64 = 24.0;
-/// Power of the share of a node with which its cores get in each other's way.
-const CROWDING_SHAPE: f64 = 0.75;
+/// Sockets of a server. A pod's cores, and those of one simulation, are on one of them as long as they fit.
+const SOCKETS: f64 = 2.0;
 
 /// How fast the cores of a placement work.
 pub(super) struct Speed {
@@ -34,7 +34,10 @@ pub(super) struct Speed {
 
 impl Speed {
     pub(super) fn of(cpu: &CpuClass, place: &Placement, constants: &Constants) -> Self {
-        let busy = place.busy.clamp(0.0, 1.0).powf(constants.boost_shape);
+        let busy = match cpu.turbo {
+            Turbo::Cores => (SOCKETS * place.busy).clamp(0.0, 1.0).powf(constants.boost_cores),
+            Turbo::Power => place.busy.clamp(0.0, 1.0).powf(constants.boost_power),
+        };
         let boost = constants.boost * (cpu.boost_ghz - cpu.clock_ghz).max(0.0) * (1.0 - busy);
         let clock = cpu.clock_ghz + boost;
         let per_rank = (place.cores / place.ranks).max(1.0);
@@ -43,16 +46,11 @@ impl Speed {
             reference: clock * 1e9 * cpu.ipc,
             boost: boost / clock,
             cores: place.cores * (1.0 + constants.smt * place.smt.log2()),
+            // Its cores share what the node has once, and wait for the slowest of them.
             loss: constants.thread * (per_rank - 1.0) / cpu.cache_cores
-                + constants.crowding * crowding(place),
+                + constants.crowding * (place.cores / place.nodes).max(1.0).ln(),
         }
     }
-}
-
-/// How much the cores of a simulation get in each other's way: they share what the node has once, and wait for the slowest of
-/// them, the more of them there are.
-fn crowding(place: &Placement) -> f64 {
-    (place.cores / place.nodes).max(1.0).ln() * place.share.clamp(0.0, 1.0).powf(CROWDING_SHAPE)
 }
 
 /// Time of one step by part, and the share of the clock that is boost.
@@ -70,10 +68,12 @@ pub(super) fn step(
     let pp_cores = speed.cores * pp_ranks / place.ranks;
     let pme_cores = speed.cores * pme_ranks / place.ranks;
 
-    let pair = work.pairs * constants.pair * cpu.pair_cycles / speed.clock / pp_cores;
-    let other = (work.bonded + work.update + work.perturbed) * constants.other / speed.reference / pp_cores;
-    let spread = work.spread * constants.spread / speed.reference / pme_cores;
-    let mesh = work.mesh * constants.mesh / speed.reference / pme_cores;
+    let per_core = 1.0 + speed.loss;
+    let (of_pp, of_pme) = (per_core / pp_cores, per_core / pme_cores);
+    let pair = work.pairs * constants.pair * cpu.pair_cycles / speed.clock * of_pp;
+    let other = (work.bonded + work.update + work.perturbed) * constants.other / speed.reference * of_pp;
+    let spread = work.spread * constants.spread / speed.reference * of_pme;
+    let mesh = work.mesh * constants.mesh / speed.reference * of_pme;
 
     let latency = if place.nodes > 1.0 {
         constants.net_latency * (1.0 + constants.net_growth * place.nodes)
@@ -89,7 +89,6 @@ pub(super) fn step(
     let first = &mut parts.first;
     first[Part::Pair as usize] = pair;
     first[Part::Other as usize] = other;
-    first[Part::Sharing as usize] = (pair + other) * speed.loss;
     first[Part::Halo as usize] = halo.atoms * constants.halo / speed.reference + halo.messages * latency;
     first[Part::Threads as usize] = work_of_one_thread(system, place, pp_ranks, constants) / speed.reference;
     first[Part::Imbalance as usize] = constants.imbalance * halo.relative.ln_1p() * (pair + other);
@@ -97,7 +96,6 @@ pub(super) fn step(
     let second = &mut parts.second;
     second[Part::Spread as usize] = spread;
     second[Part::Mesh as usize] = mesh;
-    second[Part::Sharing as usize] = (spread + mesh) * speed.loss;
     if pme_ranks > 1.0 {
         second[Part::Transpose as usize] = points / pme_ranks * constants.mesh_serial / speed.reference
             + TRANSPOSES * pme_ranks.powf(constants.mesh_growth) * latency;

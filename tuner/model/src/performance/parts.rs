@@ -11,8 +11,6 @@ pub enum Part {
     Mesh,
     /// Bonded interactions, constraints, update, pair search.
     Other,
-    /// What cores lose by sharing caches and memory.
-    Sharing,
     /// Threads that wait for each other and for the work of one of them.
     Threads,
     /// Exchange of atoms between domains.
@@ -33,7 +31,7 @@ pub enum Part {
 
 impl Part {
     /// How many there are.
-    pub const COUNT: usize = 13;
+    pub const COUNT: usize = 12;
 }
 
 /// One number for each [`Part`].
