@@ -87,9 +87,8 @@ pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<Calibratio
         )));
     }
     let boxes: Vec<SystemDescription> = boxes(request.max_atoms)?.into_iter().map(water).collect();
-    let possible =
-        short_enough(model, &hardware, runs(model, request, &hardware, &boxes, most_cores)?, seconds);
-    let wanted = runs(model, request, &hardware, &WANTED_ATOMS.map(wanted), u32::MAX)?;
+    let possible = short_enough(model, &hardware, runs(request, &hardware, &boxes, most_cores)?, seconds);
+    let wanted = runs(request, &hardware, &WANTED_ATOMS.map(wanted), u32::MAX)?;
     if possible.is_empty() || wanted.is_empty() {
         let offer = display(&request.node.allocatable);
         let problem = format!("the smallest benchmark does not fit; the node offers {offer}");
@@ -178,7 +177,6 @@ fn mean_sigma(model: &Model, hardware: &Hardware, wanted: &[Run]) -> f64 {
 /// Systems on 1, 2, 4, ... cores of the node and all of them, but at most `most_cores`, each with the layout that is
 /// fastest by physics; beside a GPU if the node has any.
 fn runs(
-    model: &Model,
     request: &CalibrationRequest,
     hardware: &Hardware,
     systems: &[SystemDescription],
@@ -192,8 +190,8 @@ fn runs(
     let prior = Model::prior();
     let mut found = Vec::new();
     for system in systems {
-        let (version, nodes) = (request.gromacs_version.as_deref(), std::slice::from_ref(&request.node));
-        let job = model.job(system, version, &request.build, nodes)?;
+        let version = request.gromacs_version.as_deref();
+        let job = Job::new(system, version)?.built(version, &request.build)?;
         for cores in &counts {
             let layouts = match hardware.gpu {
                 Some(gpu) => Vec::from_iter(gpu_layout(&job.system, *cores, gpu)),
@@ -297,9 +295,7 @@ mod tests {
         let learned = model.learn(&runs);
         let hardware = hardware_of(&request.node.labels, 0);
         let others = [25_000, 400_000].map(wanted);
-        for run in
-            super::runs(&model, &request, &hardware, &others, u32::MAX).expect("water should be accepted")
-        {
+        for run in super::runs(&request, &hardware, &others, u32::MAX).expect("water should be accepted") {
             let of = |model: &Model| {
                 let asked = model.about(&run.job, &[hardware]);
                 asked.predict(&hardware, &run.layout, run.resources.cpu_millicores).ns_per_day

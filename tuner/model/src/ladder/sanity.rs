@@ -3,9 +3,7 @@
 //! The model was fitted to solvated systems of ordinary size. What is far from them is not refused, since it may run,
 //! but it must not look as certain as the rest: its interval is wider ([`crate::work::Doubts`]).
 
-use scavenger_schema::tuning::{
-    Build, Interval, LadderRequest, NodeShape, PredictRequest, SystemDescription,
-};
+use scavenger_schema::tuning::{Build, Interval, LadderRequest, PredictRequest, SystemDescription};
 
 use crate::error::FieldError;
 use crate::model::{Job, Model};
@@ -116,7 +114,6 @@ pub(crate) struct Asking<'a> {
     pub(crate) gromacs_version: Option<&'a str>,
     pub(crate) build: &'a Build,
     pub(crate) owner: Option<&'a str>,
-    pub(crate) nodes: &'a [NodeShape],
 }
 
 impl<'a> Asking<'a> {
@@ -127,7 +124,6 @@ impl<'a> Asking<'a> {
             gromacs_version: request.gromacs_version.as_deref(),
             build: &request.build,
             owner: request.owner.as_deref(),
-            nodes: &request.nodes,
         }
     }
 
@@ -138,13 +134,14 @@ impl<'a> Asking<'a> {
             gromacs_version: request.gromacs_version.as_deref(),
             build: &request.build,
             owner: request.owner.as_deref(),
-            nodes: std::slice::from_ref(&request.node),
         }
     }
 
     /// The job that is asked about.
     fn job(&self) -> Result<Job, FieldError> {
-        self.model.job(self.system, self.gromacs_version, self.build, self.nodes)?.asked_by(self.owner)
+        Job::new(self.system, self.gromacs_version)?
+            .built(self.gromacs_version, self.build)?
+            .asked_by(self.owner)
     }
 }
 

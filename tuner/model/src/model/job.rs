@@ -5,7 +5,6 @@ use scavenger_schema::tuning::{
     BONDED_ON_GPU, Build, GpuOffload, PME_ON_GPU, Settings, SystemDescription, UPDATE_ON_GPU, release_year,
 };
 
-use super::builds::Built;
 use crate::error::{FieldError, length_within};
 use crate::hardware::Simd;
 use crate::learn::{Site, hash};
@@ -30,8 +29,6 @@ pub struct Job {
     pub(super) simd: Option<Simd>,
     /// Site of the knowledge that is asked: this cluster and the version of GROMACS, with its build if that is known.
     pub(super) site: Site,
-    /// The same without the build.
-    pub(super) release: Site,
     /// Time to launch work on a GPU with the build's backend, relative to what the class of GPU assumes.
     pub(super) launch: f64,
     /// Who asks, as a number.
@@ -66,7 +63,6 @@ impl Job {
             slowdown,
             simd: None,
             site,
-            release: site,
             launch: 1.0,
             asker: None,
             // Of the box as it is: that of a droplet that is filled looks like any other.
@@ -109,22 +105,6 @@ impl Job {
     pub(crate) fn filled(&self) -> Option<Self> {
         let system = self.system.filled()?;
         Some(Self { work: Work::of(&system), system, ..self.clone() })
-    }
-
-    /// The same with a build like that of another job.
-    pub(super) fn built_like(self, built: Built) -> Self {
-        let Built { simd, site, launch } = built;
-        Self { simd, site, launch, ..self }
-    }
-
-    /// What [`Self::built_like`] takes over.
-    pub(super) fn build(&self) -> Built {
-        Built { simd: self.simd, site: self.site, launch: self.launch }
-    }
-
-    /// True if it is known how its GROMACS was built.
-    pub(super) fn names_build(&self) -> bool {
-        self.site != self.release
     }
 
     /// The same with a build of GROMACS for these vector instructions.

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 
 use scavenger_schema::tuning::ClassResidual;
 
-use super::builds::Builds;
 use super::{Model, Observation, origin};
 use crate::learn::{BOUND, Knowledge, Residual, median};
 use crate::memory::MeasuredPeaks;
@@ -47,7 +46,6 @@ impl Model {
             constants: self.constants,
             knowledge: Knowledge::new(&residuals),
             peaks,
-            builds: Builds::of(observations),
             classes: by_class.into_iter().map(|(key, values)| (key, class_residual(key.1, values))).collect(),
             absurd,
             version: format!("{}+{runs}-{digest:016x}", env!("CARGO_PKG_VERSION")),

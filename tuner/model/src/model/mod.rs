@@ -2,7 +2,6 @@
 
 mod answer;
 mod asked;
-mod builds;
 mod job;
 mod learning;
 mod observation;
@@ -23,7 +22,6 @@ use crate::memory;
 use crate::memory::MeasuredPeaks;
 use crate::performance::{Constants, Overlap, Part, Parts, Placement, StepTime, step_parts};
 use crate::work::Doubts;
-use builds::Builds;
 use place::{placement, throttling};
 
 pub use answer::class_name;
@@ -52,7 +50,6 @@ pub struct Model {
     constants: Constants,
     knowledge: Knowledge,
     peaks: MeasuredPeaks,
-    builds: Builds,
     /// By whether it is a class of GPUs, and by its name.
     classes: BTreeMap<(bool, &'static str), ClassResidual>,
     /// Runs beyond [`BOUND`].
@@ -83,7 +80,6 @@ impl Model {
             constants: Constants::FITTED,
             knowledge: Knowledge::default(),
             peaks: MeasuredPeaks::default(),
-            builds: Builds::default(),
             classes: BTreeMap::new(),
             absurd: 0,
             version: concat!(env!("CARGO_PKG_VERSION"), "+prior").to_owned(),

@@ -98,7 +98,7 @@ impl Observation {
             format!(
                 "{} {gpu:?} {numbers:?} {:?} {:?} {:?}",
                 self.cpu.key,
-                self.job.build(),
+                (self.job.simd, self.job.site, self.job.launch),
                 self.job.work,
                 self.job.key
             )
