@@ -125,7 +125,6 @@ impl TunerClient {
             build: row.build(),
             owner: Some(row.owner.clone()),
             nodes: nodes.to_vec(),
-            turnover_seconds: None,
             explore: explore(row, measured),
         };
         let reply: LadderReply = self.ask(LADDER_PATH, &request).await?;
@@ -163,7 +162,6 @@ impl TunerClient {
             on_hardware: Vec::new(),
             node_labels: BTreeMap::new(),
             fits_now: reply.resources.fits_in(room),
-            wait_seconds: None,
             alternative: None,
             reason: "what the benchmark measures".to_owned(),
         };
@@ -197,7 +195,6 @@ impl TunerClient {
             build: row.build(),
             owner: Some(row.owner.clone()),
             nodes: with_gpus,
-            turnover_seconds: None,
             explore: None,
         };
         let reply: Result<LadderReply, TunerError> = self.ask(LADDER_PATH, &request).await;
@@ -352,7 +349,6 @@ mod tests {
             on_hardware: Vec::new(),
             node_labels: BTreeMap::new(),
             fits_now: true,
-            wait_seconds: None,
             alternative: None,
             reason: "largest that pays".to_owned(),
         }

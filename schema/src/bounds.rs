@@ -64,8 +64,6 @@ pub const PRICE: Bounds<f64> = Bounds { min: 0.0, max: 1e6 };
 
 /// Simulations on one GPU at a time.
 pub const SIMULATIONS_PER_GPU: Bounds<u32> = Bounds { min: 1, max: 4 };
-/// Seconds until the pods of a node have been replaced by others: up to a month.
-pub const TURNOVER_SECONDS: Bounds<f64> = Bounds { min: 1.0, max: 2_592_000.0 };
 /// Seed of a draw: what a JSON number holds exactly.
 pub const SEED: Bounds<u64> = Bounds { min: 0, max: (1 << 53) - 1 };
 /// Measured runs of a simulation that are sent along.

@@ -370,11 +370,6 @@ pub struct RecommendOptions {
     /// Most configurations to print [default: 12]
     #[arg(long, value_name = "N", help_heading = "Scheduling")]
     pub max_configurations: Option<u32>,
-    /// Order configurations by their expected finish: pods of a node have been replaced by others after DURATION on average
-    ///
-    /// Wait and run together, as in 2h. Needs --nsteps, and free= in each --node.
-    #[arg(long, value_name = "DURATION", value_parser = turnover, help_heading = "Scheduling")]
-    pub turnover: Option<f64>,
     /// Show what up to N simulations on one GPU would do together, 1 to 4 [default: 1]
     ///
     /// Predicted from published figures and never run.
@@ -426,15 +421,6 @@ fn duration(text: &str) -> Result<Duration, String> {
         return Err("must be more than 0 and at most 1h".to_owned());
     }
     Ok(wanted)
-}
-
-/// Seconds in which pods are replaced, in the bounds of the request.
-fn turnover(text: &str) -> Result<f64, String> {
-    let parsed: jiff::SignedDuration =
-        text.parse().map_err(|_| "write a duration with its unit, such as 30m or 2h".to_owned())?;
-    let scavenger_schema::bounds::Bounds { min, max } = scavenger_schema::bounds::TURNOVER_SECONDS;
-    let seconds = parsed.as_secs_f64();
-    if (min..=max).contains(&seconds) { Ok(seconds) } else { Err("must be 1s to 720h".to_owned()) }
 }
 
 fn body_limit(text: &str) -> Result<usize, String> {
@@ -507,14 +493,6 @@ mod tests {
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         for bad in ["5", "0s", "-1s", "2h", ""] {
             assert!(duration(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_turnover_has_a_unit_and_the_bounds_of_the_request() {
-        assert_eq!((turnover("2h"), turnover("90s")), (Ok(7200.0), Ok(90.0)));
-        for bad in ["2", "0s", "-1h", "721h", ""] {
-            assert!(turnover(bad).is_err(), "{bad}");
         }
     }
 

@@ -91,29 +91,6 @@ fn shows_what_several_simulations_on_one_gpu_would_do() {
 }
 
 #[test]
-fn a_turnover_orders_by_the_expected_finish() {
-    let recommend = |node: &str, more: &[&str]| {
-        let fixed = ["recommend", "--atoms", "100000", "--node", node, "--turnover", "40h"];
-        tuner(&[&fixed[..], more].concat())
-    };
-    let nsteps = ["--nsteps", "500000"];
-    let output = recommend("64,256Gi,free=20", &[&nsteps[..], &["--output", "json"]].concat());
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let reply: LadderReply = serde_json::from_slice(&output.stdout).expect("stdout should be the reply");
-    // A whole node would be much faster, and is a day away.
-    assert!(reply.rungs[0].fits_now && reply.rungs[0].resources.cpu_millicores <= 20_000, "{reply:?}");
-    let whole = reply.rungs.iter().find(|rung| rung.resources.cpu_millicores > 60_000);
-    assert!(whole.is_some_and(|whole| whole.wait_seconds > Some(86_400.0)), "{reply:?}");
-    let table = text(&recommend("64,256Gi,free=20", &nsteps).stdout);
-    assert!(table.contains(" in ") && table.contains(" h "), "{table}");
-    for (node, more) in [("64,256Gi", &nsteps[..]), ("64,256Gi,free=20", &[])] {
-        let output = recommend(node, more);
-        assert_eq!(output.status.code(), Some(2));
-        assert!(text(&output.stderr).contains("--turnover orders by the expected finish"), "{node}");
-    }
-}
-
-#[test]
 fn proposes_benchmarks() {
     let output = tuner(&["calibrate", "--node", "8,32Gi", "--output", "json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));

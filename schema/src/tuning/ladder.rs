@@ -41,12 +41,6 @@ pub struct LadderRequest {
     #[cfg_attr(feature = "openapi", schemars(length(min = bounds::NODE_SHAPES.min, max = bounds::NODE_SHAPES.max)))]
     #[serde(deserialize_with = "strict::objects")]
     pub nodes: Vec<NodeShape>,
-    /// Seconds until the pods of a node have been replaced by others, on average. With it, and `largestFree` of all nodes,
-    /// the wait for capacity is estimated, and the ladder is ordered by the expected finish: wait and run together.
-    /// Missing: ordered by speed.
-    #[cfg_attr(feature = "openapi", schemars(range(min = bounds::TURNOVER_SECONDS.min, max = bounds::TURNOVER_SECONDS.max)))]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turnover_seconds: Option<f64>,
     /// For a restart: try the second-best layout now and then. Missing: always the best.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "strict::optional_object")]
     pub explore: Option<Explore>,
@@ -214,10 +208,6 @@ pub struct Rung {
     pub node_labels: BTreeMap<String, String>,
     /// True if some node that may run it had the capacity free when the request was made.
     pub fits_now: bool,
-    /// Expected wait for capacity in seconds, if the request tells enough to estimate it.
-    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub wait_seconds: Option<f64>,
     /// The other layout of the two best, on resources that were measured; see [`Explore`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alternative: Option<Alternative>,

@@ -76,15 +76,6 @@ fn request(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
     weights.core = options.core_price.unwrap_or(weights.core);
     weights.memory_gib = options.memory_price.unwrap_or(weights.memory_gib);
     weights.gpu = options.gpu_price.unwrap_or(weights.gpu);
-    if let Some(turnover) = options.turnover {
-        let knows_all = request.nodes.iter().all(|node| node.largest_free.is_some());
-        if request.system.nsteps < 0 || !knows_all {
-            return Err(Failure::environment(anyhow!(
-                "--turnover orders by the expected finish: give --nsteps, and what is free with free=CORES in each --node"
-            )));
-        }
-        request.turnover_seconds = Some(turnover);
-    }
     Ok(request)
 }
 
@@ -144,7 +135,6 @@ fn with_nodes(options: &RecommendOptions, system: SystemDescription) -> Result<L
         build: Build { simd: options.simd.clone(), ..Build::default() },
         owner: None,
         nodes: node,
-        turnover_seconds: None,
         explore: None,
     })
 }
@@ -221,11 +211,7 @@ fn table(reply: &LadderReply, gromacs_version: Option<&str>) -> String {
             speed(rung.ns_per_day.p90),
             rung.hours_to_finish.map_or_else(|| "-".to_owned(), speed),
             format!("{:.0}%", rung.efficiency * 100.0),
-            match rung.wait_seconds {
-                _ if rung.fits_now => "yes".to_owned(),
-                Some(seconds) => format!("in {} h", speed(seconds / 3600.0)),
-                None => "no".to_owned(),
-            },
+            if rung.fits_now { "yes" } else { "no" }.to_owned(),
             rung.hardware_class.clone(),
             rung.layout.mdrun_args(gromacs_version).join(" "),
             rung.reason.clone(),

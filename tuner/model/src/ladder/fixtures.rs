@@ -59,7 +59,6 @@ pub fn request(system: SystemDescription, nodes: Vec<NodeShape>) -> LadderReques
         build: Build::default(),
         owner: None,
         nodes,
-        turnover_seconds: None,
         explore: None,
     }
 }

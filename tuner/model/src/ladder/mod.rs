@@ -8,7 +8,7 @@
 //!    kind of hardware; each begins with the largest configuration that pays and goes down in steps of speed.
 //! 5. `sanity`: where the system is far from what was measured, intervals are wider and a sentence says why.
 //! 6. `explore`: at a restart, the second-best layout has its chance.
-//! 7. `order`: fastest first, or first what would be done first, if the wait for capacity can be estimated.
+//! 7. Fastest first.
 //! 8. `shared_gpu`: what several simulations on one GPU would do together, if that is asked.
 //!
 //! Ties go to the candidate with less memory, then fewer ranks, so the same request always gives the same ladder.
@@ -19,7 +19,6 @@ mod explore;
 #[cfg(any(test, feature = "fixtures"))]
 pub mod fixtures;
 mod lines;
-mod order;
 pub(crate) mod runnable;
 mod sanity;
 mod shared_gpu;
@@ -61,10 +60,9 @@ pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, Tune
     }
     let lines = lines_of(&question, &candidates);
     let chosen = choose(&question, &lines, &candidates);
-    let mut rungs: Vec<Rung> =
+    let rungs: Vec<Rung> =
         chosen.iter().map(|chosen| describe(&question, &sane, chosen, request, needed.as_ref())).collect();
     let fastest = rungs.first().and_then(|rung| rung.hours_to_finish);
-    order::by_expected_finish(&mut rungs);
     let shared_gpu = shared_gpu::shared_gpus(&question, &candidates);
     let mut notes = notes(&kinds, job);
     if !shared_gpu.is_empty() {
@@ -149,9 +147,6 @@ struct Checked<'a> {
 /// Checks a request and counts the work of its system.
 fn checked<'a>(model: &Model, request: &'a LadderRequest) -> Result<Checked<'a>, TuneError> {
     let sane = Sane::new(&Asking::ladder(model, request))?;
-    if let Some(seconds) = request.turnover_seconds {
-        within("turnoverSeconds", seconds, bounds::TURNOVER_SECONDS)?;
-    }
     let restart = request.explore.as_ref().map(Restart::new).transpose();
     let restart = restart.map_err(|error| error.within("explore"))?;
     check_limits(&request.limits).map_err(|error| error.within("limits"))?;
@@ -284,7 +279,6 @@ fn describe(
         hardware_class,
         on_hardware: on_hardware(candidate, &kinds),
         fits_now: fits_now(&candidate.resources, &node_labels, &request.nodes),
-        wait_seconds: order::wait_seconds(&candidate.resources, &node_labels, request),
         node_labels,
         alternative: candidate.alternative,
         reason,
