@@ -102,10 +102,13 @@ VERSION
     let water =
         dump.lines().find(|line| line.trim_start().starts_with("moltype (1):")).expect("should have water");
     let dump = dump.replacen(&format!("{water}\n"), &format!("{water}\n{atoms}"), 1);
+    let (name, rest) = dump.split_once("colvars:").expect("should have the module");
+    let dump = format!("{name}colvars:{}", rest.replacen("= false", "= true", 1));
     std::fs::write(volume.0.join("dump"), dump).expect("should write a dump");
     let output = volume.run(INSPECT_SCRIPT, &[&volume.file("a.tpr"), &volume.0.join("gromacs-1")]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let values = parse_inspection(&volume.message()).expect("should be a good answer").values;
+    assert_eq!(values[tuning::MODULES], "colvars");
     assert_eq!(values[tuning::PERTURBED_ATOMS], (2 * 340).to_string());
     assert_eq!(tuning::Build::of(&values).words(), "AVX2_256 mixed MPI CUDA");
     for key in tuning::COST_SETTINGS.iter().filter(|key| !key.starts_with("mts-")) {

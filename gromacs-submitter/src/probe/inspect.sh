@@ -122,6 +122,10 @@ $2 == "=" && ($1 in wanted) && !($1 in value) { value[$1] = $3; next }
 # What the modular simulator does not know, beside some of those obstacles.
 $1 == "interactiveMD" && $3 == "true" { legacy["interactive-md"] = 1; next }
 $1 == "annealing:" { for (i = 2; i <= NF; i++) if ($i != "No") legacy["annealing"] = 1; next }
+# What a module costs nobody knows.
+/^ +[a-z][a-z0-9-]*:$/ { module = $1; sub(/:$/, "", module) }
+$1 == "active" && $3 == "true" { modules = modules (modules == "" ? "" : ",") module; next }
+$1 == "QMMM" && $3 == "true" { modules = modules (modules == "" ? "" : ",") "qmmm"; next }
 $1 == "nfreeze:" && / Y/ { obstacle["frozen-atoms"] = 1; next }
 $1 == "acc:" { for (i = 2; i <= NF; i++) if ($i + 0 != 0) obstacle["acceleration"] = 1; next }
 /^ *energygrp-flags\[/ { groups++; next }
@@ -133,6 +137,7 @@ END {
     for (name in value) { key = name; sub(/^#/, "", key); print key "=" value[name] }
     printf "bonded=%d\nconstraints=%d\n", bonded, constraints
     if (perturbed > 0) printf "perturbed-atoms=%d\n", perturbed
+    if (modules != "") print "modules=" modules
     for (name in obstacle) obstacles = obstacles (obstacles == "" ? "" : ",") name
     printf "energy-groups=%d\nupdate-obstacles=%s\n", groups, obstacles == "" ? "none" : obstacles
     # It matters to an expanded ensemble alone, and the answer is short.

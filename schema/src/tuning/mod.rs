@@ -42,7 +42,7 @@ pub use ladder::{
 };
 pub use nodes::{NodeShape, Resources};
 pub use predict::{PredictReply, PredictRequest, StepCost};
-pub use settings::{COST_SETTINGS, LjPme, PERTURBED_ATOMS, Settings, VdwModifier};
+pub use settings::{COST_SETTINGS, LjPme, MODULES, PERTURBED_ATOMS, Settings, VdwModifier};
 pub use system::{GpuOffload, PmeDescription, SystemDescription};
 
 /// Path of the ladder of configurations.

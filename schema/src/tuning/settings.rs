@@ -11,7 +11,7 @@ use crate::strict;
 /// Key of the number of atoms with two states, among what an inspection found.
 pub const PERTURBED_ATOMS: &str = "perturbed-atoms";
 /// Settings that [`Settings::of`] looks at, under the names that `gmx dump` gives them.
-pub const COST_SETTINGS: [&str; 11] = [
+pub const COST_SETTINGS: [&str; 15] = [
     "free-energy",
     "vdw-type",
     "lj-pme-comb-rule",
@@ -23,7 +23,13 @@ pub const COST_SETTINGS: [&str; 11] = [
     "nstvout",
     "nstfout",
     "nstxout-compressed",
+    "pull",
+    "awh",
+    "rotation",
+    "swapcoords",
 ];
+/// Key of the modules that are active, such as QM/MM or Colvars, among what an inspection found.
+pub const MODULES: &str = "modules";
 
 /// Settings that make a step dearer or cheaper. Few or no runs with them were measured, so they widen the interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,6 +55,10 @@ pub struct Settings {
     /// Bytes of trajectory that a step writes, on average.
     #[cfg_attr(feature = "openapi", schemars(range(min = bounds::OUTPUT_BYTES.min, max = bounds::OUTPUT_BYTES.max)))]
     pub output_bytes_per_step: f64,
+    /// Something whose cost the tuner does not know: a module (QM/MM, Colvars, a neural network potential, fitting to a
+    /// density), pulling, AWH, enforced rotation or swapping. Such runs say nothing of others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unmodelled: bool,
 }
 
 /// PME for Lennard-Jones interactions.
@@ -88,6 +98,7 @@ impl Default for Settings {
             vdw_modifier: VdwModifier::None,
             mts_interval: 1,
             output_bytes_per_step: 0.0,
+            unmodelled: false,
         }
     }
 }
@@ -133,6 +144,7 @@ impl Settings {
             vdw_modifier,
             mts_interval: factor.filter(|_| is_on("mts") && long_range).unwrap_or(1),
             output_bytes_per_step: (per_atom * atoms as f64).min(crate::bounds::OUTPUT_BYTES.max),
+            unmodelled: [MODULES, "pull", "awh", "rotation", "swapcoords"].into_iter().any(is_on),
         }
     }
 }
@@ -177,6 +189,10 @@ mod tests {
         let mts = [("mts", "true"), ("mts-level2-forces", "longrange-nonbonded"), ("mts-level2-factor", "2")];
         assert_eq!(of(&mts).mts_interval, 2);
         assert_eq!(of(&[("mts-level2-factor", "2")]).mts_interval, 1);
+        for (key, value) in [(MODULES, "colvars"), ("pull", "true"), ("awh", "true"), ("swapcoords", "X")] {
+            assert!(of(&[(key, value)]).unmodelled, "{key}");
+        }
+        assert!(!of(&[("pull", "false"), ("rotation", "no")]).unmodelled);
         let output = of(&[("nstxout", "100"), ("nstvout", "0"), ("nstxout-compressed", "10")]);
         assert!((output.output_bytes_per_step - 1000.0 * (12.0 / 100.0 + 4.0 / 10.0)).abs() < 1e-9);
     }

@@ -2,7 +2,7 @@
 //!
 //! The constants are for one process with thread-MPI, from peaks measured with GROMACS 2022 (`tuner/data/memory.csv`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use scavenger_schema::tuning::{Layout, MIB};
 
@@ -95,24 +95,24 @@ pub struct MeasuredPeaks {
 }
 
 impl MeasuredPeaks {
-    /// Puts measurements together: system, owner, ln(measured over predicted peak).
+    /// Puts measurements together: system, owner, ln(measured over predicted peak). Those without an owner say nothing of other
+    /// systems.
     ///
     /// For a system that was measured the largest counts: a request below it would be killed. For others it is what
     /// nine of ten systems of an owner stay below, in the middle of the owners (of two, the lower), so that no single one
     /// raises it for all.
     #[must_use]
-    pub fn new(measured: impl IntoIterator<Item = (u64, u64, f64)>) -> Self {
+    pub fn new(measured: impl IntoIterator<Item = (u64, Option<u64>, f64)>) -> Self {
         let mut systems: BTreeMap<u64, f64> = BTreeMap::new();
         let mut owners: BTreeMap<u64, BTreeMap<u64, f64>> = BTreeMap::new();
         for (system, owner, ratio) in measured {
             let ratio = ratio.clamp(BELIEVED.0, BELIEVED.1);
-            for largest in [
-                systems.entry(system).or_insert(ratio),
-                owners.entry(owner).or_default().entry(system).or_insert(ratio),
-            ] {
+            let of_owner = owner.map(|owner| owners.entry(owner).or_default().entry(system).or_insert(ratio));
+            for largest in [systems.entry(system).or_insert(ratio)].into_iter().chain(of_owner) {
                 *largest = largest.max(ratio);
             }
         }
+        let teaching: BTreeSet<u64> = owners.values().flat_map(|of_owner| of_owner.keys().copied()).collect();
         let mut typical: Vec<f64> = owners
             .into_values()
             .map(|of_owner| {
@@ -122,7 +122,7 @@ impl MeasuredPeaks {
             })
             .collect();
         typical.sort_by(f64::total_cmp);
-        let enough = systems.len() >= ENOUGH_SYSTEMS;
+        let enough = teaching.len() >= ENOUGH_SYSTEMS;
         let middle = typical.len().saturating_sub(1) / 2;
         let others = if enough { typical.get(middle).copied().unwrap_or(0.0) } else { 0.0 };
         Self { systems, others }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_measured_peak_is_requested_and_little_more() {
-        let peaks = MeasuredPeaks::new([(1, 7, 0.3), (1, 7, 0.1), (1, 8, -0.2)]);
+        let peaks = MeasuredPeaks::new([(1, Some(7), 0.3), (1, Some(7), 0.1), (1, Some(8), -0.2)]);
         for measured in [0.3_f64, 0.1, -0.2] {
             let request = request_bytes((1e9 * peaks.factor(1)) as u64) as f64;
             assert!(request > 1e9 * measured.exp());
@@ -186,20 +186,20 @@ mod tests {
 
     #[test]
     fn a_measured_peak_never_lowers_the_request() {
-        let peaks = MeasuredPeaks::new((0..10).map(|n| (n, n % 3, -0.2)));
+        let peaks = MeasuredPeaks::new((0..10).map(|n| (n, Some(n % 3), -0.2)));
         assert_eq!((peaks.factor(1), peaks.factor(1000)), (1.0, 1.0));
     }
 
     #[test]
     fn of_two_owners_the_lower_counts_for_all() {
-        let measured = (0..10).map(|n| (n, 1, 0.05)).chain((10..20).map(|n| (n, 2, 1.0)));
+        let measured = (0..10).map(|n| (n, Some(1), 0.05)).chain((10..20).map(|n| (n, Some(2), 1.0)));
         assert_eq!(MeasuredPeaks::new(measured).factor(1000), 0.05_f64.exp());
     }
 
     #[test]
     fn one_owner_does_not_decide_for_all() {
-        let calm = (0..30).map(|n| (n, n % 3, 0.05));
-        let wild = (100..200).map(|n| (n, 9, 40.0));
+        let calm = (0..30).map(|n| (n, Some(n % 3), 0.05));
+        let wild = (100..200).map(|n| (n, Some(9), 40.0));
         let before = MeasuredPeaks::new(calm.clone()).factor(1000);
         let after = MeasuredPeaks::new(calm.chain(wild)).factor(1000);
         assert!((before - 0.05_f64.exp()).abs() < 1e-12);

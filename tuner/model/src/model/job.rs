@@ -7,6 +7,7 @@ use scavenger_schema::tuning::{
 
 use crate::error::{FieldError, length_within};
 use crate::hardware::Simd;
+use crate::interval::combine;
 use crate::learn::{Site, hash};
 use crate::system::System;
 use crate::work::{Doubts, Work};
@@ -15,6 +16,9 @@ use crate::work::{Doubts, Work};
 const BEFORE_2018: f64 = 1.2;
 /// Launches of OpenCL and SYCL relative to those of CUDA: published timings of empty kernels differ by 1.2 to 2.
 const PORTABLE_LAUNCH: f64 = 1.5;
+
+/// Uncertainty of ln(time) because of modules and biases: most cost a few percent, quantum mechanics a thousand times as much.
+const SIGMA_UNMODELLED: f64 = 0.3;
 
 /// A system with its work counted.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +79,14 @@ impl Job {
     /// What is doubtful about it.
     #[must_use]
     pub(crate) fn doubts(&self) -> Doubts {
-        Doubts { step: self.doubt_of_box, size: self.system.doubt_of_size(), ..self.work.doubts }
+        let of_modules = if self.is_unmodelled() { SIGMA_UNMODELLED } else { 0.0 };
+        let step = combine(&[self.doubt_of_box, of_modules]);
+        Doubts { step, size: self.system.doubt_of_size(), ..self.work.doubts }
+    }
+
+    /// True if it does something whose cost the model does not know, in memory neither.
+    pub(super) fn is_unmodelled(&self) -> bool {
+        self.system.settings.unmodelled
     }
 
     /// The same with a build of GROMACS of that version: what it computes with decides the work, and its words the site.

@@ -35,7 +35,8 @@ impl Model {
             }
         }
         let peaks = MeasuredPeaks::new(observations.iter().filter_map(|run| {
-            Some((run.job.key, run.owner, run.memory_residual.filter(|residual| residual.is_finite())?))
+            let residual = run.memory_residual.filter(|residual| residual.is_finite())?;
+            Some((run.job.key, (!run.job.is_unmodelled()).then_some(run.owner), residual))
         }));
         let speeds = residuals.iter().map(|residual| residual.value);
         let digest = speeds

@@ -399,6 +399,7 @@ fn a_doubtful_run_teaches_others_nothing() {
             system.settings.free_energy = true;
             system.settings.perturbed_atoms = Some(2000);
         }),
+        on_zen3(100_000, |system| system.settings.unmodelled = true),
     ] {
         assert_eq!(moved(measured(&doubtful, 0.7)), 0.0);
         assert!(plain > 0.1, "{plain}");
