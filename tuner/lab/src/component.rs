@@ -5,7 +5,7 @@
 
 use scavenger_schema::tuning::CycleTable;
 
-use scavenger_tuner_model::performance::{Overlap, Part, Parts, StepTime};
+use scavenger_tuner_model::performance::CpuParts;
 
 /// A component of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,32 +77,19 @@ impl Component {
         (seconds > 0.0 && seconds.is_finite()).then_some(seconds)
     }
 
-    /// A step of CPUs that consists of this component alone, if its pair work is `tuned` times that of the input: mdrun's
-    /// tuning of PME moves work between pairs and grid.
+    /// Seconds of it in a step, if its pair work is `tuned` times that of the input: mdrun's tuning of PME moves work between
+    /// pairs and grid.
     #[must_use]
-    pub fn of(self, step: &StepTime, tuned: f64) -> StepTime {
-        let (first, second, after) = (&step.parts.first, &step.parts.second, &step.parts.after);
-        let one = |part: Part| (part, first[part as usize]);
-        let two = |part: Part, factor: f64| (part, second[part as usize] * factor);
-        let nothing = (Part::Pair, 0.0);
-        let times = match self {
-            Self::Force => [(Part::Pair, first[Part::Pair as usize] * tuned), nothing, nothing],
-            Self::Spread => [two(Part::Spread, 1.0), nothing, nothing],
-            Self::Fft => [two(Part::Mesh, 1.0 / tuned), nothing, nothing],
-            Self::Other => [one(Part::Other), nothing, nothing],
-            Self::Halo => [one(Part::Halo), one(Part::Imbalance), one(Part::Network)],
-            Self::Transpose => [two(Part::Transpose, 1.0 / tuned), two(Part::Network, 1.0 / tuned), nothing],
-            Self::Redistribution => [
-                two(Part::Redistribution, 1.0),
-                (Part::Redistribution, after[Part::Redistribution as usize]),
-                nothing,
-            ],
-        };
-        let mut parts = Parts::new(Overlap::None);
-        for (part, time) in times {
-            parts.first[part as usize] += time;
+    pub fn of(self, step: &CpuParts, tuned: f64) -> f64 {
+        match self {
+            Self::Force => step.pair * tuned,
+            Self::Spread => step.spread,
+            Self::Fft => step.mesh / tuned,
+            Self::Other => step.other,
+            Self::Halo => step.halo + step.imbalance + step.network,
+            Self::Transpose => (step.transpose + step.mesh_network) / tuned,
+            Self::Redistribution => step.redistribution + step.messages,
         }
-        StepTime::new(parts, step.boost)
     }
 }
 
@@ -122,21 +109,5 @@ mod tests {
         assert_eq!(Component::Force.measured(&table), Some(6.0));
         assert_eq!(Component::Spread.measured(&table), Some(0.75));
         assert_eq!(Component::Halo.measured(&table), None);
-    }
-
-    #[test]
-    fn a_component_has_its_parts_and_no_others() {
-        let mut parts = Parts::new(Overlap::PmeRanks);
-        parts.first[Part::Pair as usize] = 4.0;
-        parts.first[Part::Other as usize] = 1.0;
-        parts.second[Part::Mesh as usize] = 2.0;
-        parts.second[Part::Spread as usize] = 2.0;
-        let step = StepTime::new(parts, 0.1);
-        let total = |component: Component, tuned: f64| component.of(&step, tuned).total;
-        assert_eq!(total(Component::Force, 1.5), 6.0);
-        assert_eq!(total(Component::Spread, 1.0), 2.0);
-        assert_eq!(total(Component::Fft, 2.0), 1.0);
-        assert_eq!(total(Component::Other, 1.0), 1.0);
-        assert_eq!(total(Component::Halo, 1.0), 0.0);
     }
 }

@@ -112,10 +112,9 @@ fn log<'a>(cell: &impl Fn(&str) -> &'a str, rows: &[Row]) -> Option<Log> {
 /// ln(predicted / measured) of each component of each log, with its weight in a fit.
 pub(super) fn errors(model: &Model, logs: &[&Log]) -> Vec<(f64, f64)> {
     let of_log = |log: &&Log| {
-        let step = model.step_time(&log.row.job, log.row.cpu, &log.row.place);
+        let step = model.cpu_parts(&log.row.job, log.row.cpu, &log.row.place);
         let weight = 1.0 / (GROUP_SIGMA * log.group.sqrt());
-        let error =
-            |(component, seconds): &(Component, f64)| (component.of(&step, log.tuned).total / seconds).ln();
+        let error = |(component, seconds): &(Component, f64)| (component.of(&step, log.tuned) / seconds).ln();
         log.seconds.iter().map(|measured| (error(measured), weight)).collect::<Vec<_>>()
     };
     logs.iter().flat_map(of_log).collect()
@@ -141,8 +140,8 @@ pub(super) fn compare(folds: &[Fold<'_>], logs: &[Log]) -> Vec<Compared> {
             .filter_map(|log| {
                 let fold = folds.iter().find(|fold| fold.judges(&log.row))?;
                 let (_, seconds) = log.seconds.iter().find(|(found, _)| *found == component)?;
-                let step = fold.model.step_time(&log.row.job, log.row.cpu, &log.row.place);
-                Some((log, component.of(&step, log.tuned).total / seconds))
+                let step = fold.model.cpu_parts(&log.row.job, log.row.cpu, &log.row.place);
+                Some((log, component.of(&step, log.tuned) / seconds))
             })
             .collect()
     };

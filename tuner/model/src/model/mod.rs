@@ -20,7 +20,7 @@ use crate::learn::BOUND;
 use crate::learn::{About, Knowledge, Known, Origin, Site};
 use crate::memory;
 use crate::memory::MeasuredPeaks;
-use crate::performance::{Constants, Overlap, Part, Parts, Placement, StepTime, step_parts};
+use crate::performance::{Constants, CpuParts, Placement, StepTime, cpu_parts, step_time};
 use crate::work::Doubts;
 use place::{placement, throttling};
 
@@ -112,7 +112,11 @@ impl Model {
     /// Standard deviation of ln(time) of a step on cores that are shared with other pods.
     fn sigma(&self, job: &Job, cpu: &CpuClass, origin: &Origin, step: &StepTime, about: &About) -> f64 {
         let of_job = if about.known < Known::System { doubt(job, step) } else { 0.0 };
-        let of_build = if about.known == Known::Class { sigma_of_build(job, cpu, step) } else { 0.0 };
+        let of_build = if about.known == Known::Class && origin.gpus() == 0 {
+            SIGMA_BUILD * step.share(step.pair) * cpu.relative_pair_time(job.simd).ln().abs()
+        } else {
+            0.0
+        };
         // What several GPUs do together was seen to be 0.1 to 1.8 times the speed of one.
         let several = origin.gpus() > 1 && !self.knowledge.knows(origin);
         combine(&[
@@ -159,16 +163,14 @@ impl Model {
     /// Seconds of one step on a placement that may be larger than one pod.
     #[must_use]
     pub fn step_time(&self, job: &Job, cpu: &CpuClass, place: &Placement) -> StepTime {
-        let (parts, boost) = self.parts(job, cpu, place);
-        StepTime::new(parts, boost)
+        let constants = Constants { gpu_launch: self.constants.gpu_launch * job.launch, ..self.constants };
+        step_time(&job.system, &job.work, &built(cpu, job), place, &constants).scaled(job.slowdown)
     }
 
-    /// The parts of that step, and the share of the clock that is boost.
-    fn parts(&self, job: &Job, cpu: &CpuClass, place: &Placement) -> (Parts, f64) {
-        let built = CpuClass { pair_cycles: cpu.pair_cycles_with(job.simd), ..*cpu };
-        let constants = Constants { gpu_launch: self.constants.gpu_launch * job.launch, ..self.constants };
-        let (parts, boost) = step_parts(&job.system, &job.work, &built, place, &constants);
-        (parts.scaled(job.slowdown), boost)
+    /// The parts of a step on CPUs with a recent release, to compare them with the accounting of mdrun.
+    #[must_use]
+    pub fn cpu_parts(&self, job: &Job, cpu: &CpuClass, place: &Placement) -> CpuParts {
+        cpu_parts(&job.system, &job.work, &built(cpu, job), place, &self.constants)
     }
 
     /// Version of code and knowledge: equal versions answer equally.
@@ -201,8 +203,7 @@ impl Model {
     }
 
     fn physics_in(&self, job: &Job, cpu: &CpuClass, place: &Placement, cpu_millicores: u32) -> f64 {
-        let (parts, _) = self.parts(job, cpu, place);
-        job.system.ns_per_day(parts.seconds() * throttling(cpu_millicores))
+        job.system.ns_per_day(self.step_time(job, cpu, place).total * throttling(cpu_millicores))
     }
 
     fn physical_step(
@@ -217,22 +218,18 @@ impl Model {
     }
 }
 
-/// Uncertainty of ln(time) of a step because of a build that is not the processor's own.
-fn sigma_of_build(job: &Job, cpu: &CpuClass, step: &StepTime) -> f64 {
-    if step.parts.overlap == Overlap::Gpu {
-        return 0.0;
-    }
-    SIGMA_BUILD * step.shares[Part::Pair as usize] * cpu.relative_pair_time(job.simd).ln().abs()
+/// The class with the cycles that pairs take with the build of the job.
+fn built(cpu: &CpuClass, job: &Job) -> CpuClass {
+    CpuClass { pair_cycles: cpu.pair_cycles_with(job.simd), ..*cpu }
 }
 
-/// The same because of its settings, its box and its size.
+/// Uncertainty of ln(time) of a step because of settings, box and size.
 fn doubt(job: &Job, step: &StepTime) -> f64 {
     let Doubts { pair, pme, other, step: of_box, size } = job.doubts();
-    let share = |parts: &[Part]| parts.iter().map(|part| step.shares[*part as usize]).sum::<f64>();
     combine(&[
-        pair * share(&[Part::Pair]),
-        pme * share(&[Part::Spread, Part::Mesh, Part::Transpose]),
-        other * share(&[Part::Other, Part::Host]),
+        pair * step.share(step.pair),
+        pme * step.share(step.pme),
+        other * step.share(step.other),
         of_box,
         size,
     ])

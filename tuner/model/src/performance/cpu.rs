@@ -1,7 +1,6 @@
 //! A step on CPUs.
 
-use super::parts::{Overlap, Part, Parts};
-use super::{Constants, Placement};
+use super::{Constants, Placement, StepTime};
 use crate::hardware::{CpuClass, Turbo};
 use crate::system::System;
 use crate::work::Work;
@@ -15,6 +14,8 @@ const TRANSPOSES: f64 = 4.0;
 const BYTES_PER_GRID_POINT: f64 = 4.0;
 /// Bytes per halo atom and step: position there, force back.
 const BYTES_PER_HALO_ATOM: f64 = 24.0;
+/// Largest factor on the volume of the cut-off that mdrun's tuning of PME goes to: 1.4 in its radius.
+const MOST_TUNED: f64 = 2.7;
 /// Sockets of a server. A pod's cores, and those of one simulation, are on one of them as long as they fit.
 const SOCKETS: f64 = 2.0;
 
@@ -53,27 +54,92 @@ impl Speed {
     }
 }
 
-/// Time of one step by part, and the share of the clock that is boost.
-pub(super) fn step(
+/// The seconds of a step on CPUs. Ranks for PME alone, if there are any, work beside those of the domains.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CpuParts {
+    /// Pair interactions.
+    pub pair: f64,
+    /// Bonded interactions, constraints, update, pair search.
+    pub other: f64,
+    /// Exchange of atoms between domains.
+    pub halo: f64,
+    /// Domains that wait for the slowest.
+    pub imbalance: f64,
+    /// What one thread of a rank does while the others wait.
+    pub serial: f64,
+    /// Network between nodes for the halo.
+    pub network: f64,
+    /// PME spread and gather.
+    pub spread: f64,
+    /// PME FFT and solve.
+    pub mesh: f64,
+    /// Transposes of the PME grid.
+    pub transpose: f64,
+    /// Network between nodes for them.
+    pub mesh_network: f64,
+    /// Atoms on their way to the ranks of PME and back.
+    pub redistribution: f64,
+    /// Messages to ranks for PME alone.
+    pub messages: f64,
+    /// What follows all that: barriers, the fixed cost of a step, output.
+    pub after: f64,
+    /// True if some ranks are for PME alone.
+    pub apart: bool,
+    /// Share of the clock that is boost.
+    pub boost: f64,
+}
+
+impl CpuParts {
+    /// The step that they make.
+    #[must_use]
+    pub fn step(&self) -> StepTime {
+        let domains = self.pair + self.other + self.halo + self.imbalance + self.serial + self.network;
+        let movable = self.mesh + self.transpose + self.mesh_network;
+        let grid = self.spread + movable + self.redistribution;
+        let both = if self.apart { beside(domains, self.pair, grid, movable) } else { domains + grid };
+        let after = self.after + self.messages;
+        let (pair, pme, other) = (self.pair, self.spread + self.mesh, self.other);
+        let overhead = domains + grid + after - (pair + pme + other);
+        StepTime { pair, pme, other, overhead, total: both + after, boost: self.boost }
+    }
+}
+
+/// Time of domains and PME ranks beside each other, after mdrun's tuning of PME.
+///
+/// While the PME ranks are the slower ones it makes the cut-off longer and the grid coarser by the same factor: with `u` the
+/// volume of the cut-off relative to the input, `pair` grows as u and the `movable` part of PME shrinks as 1/u. It never makes
+/// the cut-off shorter, so PME ranks that have too little to do stay idle.
+fn beside(domains: f64, pair: f64, grid: f64, movable: f64) -> f64 {
+    if domains >= grid {
+        return domains;
+    }
+    if pair <= 0.0 || movable <= 0.0 {
+        return grid;
+    }
+    // domains + pair (u - 1) = grid - movable + movable / u
+    let half = 0.5 * (domains - pair - grid + movable);
+    let u = ((half * half + pair * movable).sqrt() - half) / pair;
+    if u < MOST_TUNED { domains + pair * (u - 1.0) } else { grid - movable + movable / MOST_TUNED }
+}
+
+/// The parts of one step.
+#[must_use]
+pub fn parts(
     system: &System,
     work: &Work,
     cpu: &CpuClass,
     place: &Placement,
     constants: &Constants,
-) -> (Parts, f64) {
+) -> CpuParts {
     let speed = Speed::of(cpu, place, constants);
     let apart = place.npme > 0.0;
     let pp_ranks = place.ranks - place.npme;
     let pme_ranks = if apart { place.npme } else { place.ranks };
-    let pp_cores = speed.cores * pp_ranks / place.ranks;
-    let pme_cores = speed.cores * pme_ranks / place.ranks;
-
-    let per_core = 1.0 + speed.loss;
-    let (of_pp, of_pme) = (per_core / pp_cores, per_core / pme_cores);
+    // Time of a core's work on the cores of each side.
+    let side = |ranks: f64| (1.0 + speed.loss) / (speed.cores * ranks / place.ranks);
+    let (of_pp, of_pme) = (side(pp_ranks), side(pme_ranks));
     let pair = work.pairs * constants.pair * cpu.pair_cycles / speed.clock * of_pp;
     let other = (work.bonded + work.update + work.perturbed) * constants.other / speed.reference * of_pp;
-    let spread = work.spread * constants.spread / speed.reference * of_pme;
-    let mesh = work.mesh * constants.mesh / speed.reference * of_pme;
 
     let latency = if place.nodes > 1.0 {
         constants.net_latency * (1.0 + constants.net_growth * place.nodes)
@@ -81,35 +147,29 @@ pub(super) fn step(
         constants.latency
     };
     let halo = Halo::of(system, pp_ranks);
-    let pme = system.pme.filter(|_| pme_ranks > 1.0 || apart);
-    let points = pme.map_or(0.0, |pme| pme.points());
-    let charges = if pme.is_some() { system.atoms } else { 0.0 };
-
-    let mut parts = Parts::new(if apart { Overlap::PmeRanks } else { Overlap::None });
-    let first = &mut parts.first;
-    first[Part::Pair as usize] = pair;
-    first[Part::Other as usize] = other;
-    first[Part::Halo as usize] = halo.atoms * constants.halo / speed.reference + halo.messages * latency;
-    first[Part::Threads as usize] = work_of_one_thread(system, place, pp_ranks, constants) / speed.reference;
-    first[Part::Imbalance as usize] = constants.imbalance * halo.relative.ln_1p() * (pair + other);
-    first[Part::Network as usize] = network(place, constants, halo.atoms * pp_ranks * BYTES_PER_HALO_ATOM);
-    let second = &mut parts.second;
-    second[Part::Spread as usize] = spread;
-    second[Part::Mesh as usize] = mesh;
-    if pme_ranks > 1.0 {
-        second[Part::Transpose as usize] = points / pme_ranks * constants.mesh_serial / speed.reference
-            + TRANSPOSES * pme_ranks.powf(constants.mesh_growth) * latency;
-        second[Part::Network as usize] =
-            network(place, constants, TRANSPOSES * points * BYTES_PER_GRID_POINT);
+    let points = system.pme.filter(|_| pme_ranks > 1.0 || apart).map_or(0.0, |pme| pme.points());
+    let charges = if points > 0.0 { system.atoms } else { 0.0 };
+    let transposed = if pme_ranks > 1.0 { points } else { 0.0 };
+    let transposes = if pme_ranks > 1.0 { TRANSPOSES * pme_ranks.powf(constants.mesh_growth) } else { 0.0 };
+    CpuParts {
+        pair,
+        other,
+        halo: halo.atoms * constants.halo / speed.reference + halo.messages * latency,
+        imbalance: constants.imbalance * halo.relative.ln_1p() * (pair + other),
+        serial: work_of_one_thread(system, place, pp_ranks, constants) / speed.reference,
+        network: network(place, constants, halo.atoms * pp_ranks * BYTES_PER_HALO_ATOM),
+        spread: work.spread * constants.spread / speed.reference * of_pme,
+        mesh: work.mesh * constants.mesh / speed.reference * of_pme,
+        transpose: transposed / pme_ranks * constants.mesh_serial / speed.reference + transposes * latency,
+        mesh_network: network(place, constants, TRANSPOSES * transposed * BYTES_PER_GRID_POINT),
+        redistribution: charges / pme_ranks * constants.redistribution / speed.reference,
+        messages: if apart { 2.0 * (pp_ranks / place.npme) * latency } else { 0.0 },
+        after: constants.barrier * (barrier_growth(place.threads) - 1.0)
+            + STEP_CYCLES / speed.reference
+            + work.output_seconds(),
+        apart,
+        boost: speed.boost,
     }
-    second[Part::Redistribution as usize] = charges / pme_ranks * constants.redistribution / speed.reference;
-    parts.after[Part::Threads as usize] = constants.barrier * (barrier_growth(place.threads) - 1.0)
-        + STEP_CYCLES / speed.reference
-        + work.output_seconds();
-    if apart {
-        parts.after[Part::Redistribution as usize] = 2.0 * (pp_ranks / place.npme) * latency;
-    }
-    (parts, speed.boost)
 }
 
 /// How much longer a barrier of OpenMP takes with so many threads: the power 3/4. A step has some fifty parallel regions
@@ -159,5 +219,18 @@ impl Halo {
         let atoms = (0.5 * volume * system.density).min(system.atoms - own);
         let pulses = (system.rlist_nm / edge).ceil().clamp(1.0, 4.0);
         Self { atoms, relative: (atoms / own).min(8.0), messages: 6.0 * pulses }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tuning_moves_work_to_the_faster_side() {
+        assert_eq!(beside(1.2, 1.0, 0.7, 0.4), 1.2);
+        let slow = beside(1.2, 1.0, 1.8, 1.5);
+        assert!(1.2 < slow && slow < 1.8, "{slow}");
+        assert!((beside(0.3, 0.1, 9.3, 9.0) - (0.3 + 9.0 / MOST_TUNED)).abs() < 1e-9);
     }
 }

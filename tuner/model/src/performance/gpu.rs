@@ -1,8 +1,7 @@
 //! A step on GPUs.
 
 use super::cpu::{Halo, Speed};
-use super::parts::{Overlap, Part, Parts};
-use super::{Constants, GpuPlacement, Placement};
+use super::{Constants, GpuPlacement, Placement, StepTime};
 use crate::hardware::{CpuClass, GpuClass};
 use crate::system::System;
 use crate::work::Work;
@@ -20,10 +19,7 @@ const FOOTPRINT: (f64, f64) = (8.0, 16.0);
 /// the ranks follow one another.
 const FURTHER_RANK: f64 = 0.5;
 
-/// Time of one step by part, and the share of the host's clock that is boost.
-///
-/// The work of the host is kept apart from that of the GPU: PME on the host counts as [`Part::Spread`], PME on the GPU as
-/// [`Part::Mesh`].
+/// Time of one step.
 pub(super) fn step(
     system: &System,
     work: &Work,
@@ -31,44 +27,45 @@ pub(super) fn step(
     place: &Placement,
     gpu: &GpuPlacement,
     constants: &Constants,
-) -> (Parts, f64) {
+) -> StepTime {
     let class = gpu.class;
     let speed = Speed::of(cpu, place, constants);
     let on_cpu = |cycles: f64| cycles / speed.reference / speed.cores * (1.0 + speed.loss);
     let pair = work.pairs * constants.gpu_pair / (class.tflops * 1e12 * class.use_of_peak);
-    let other = system.atoms * constants.gpu_atom / (class.bandwidth * 1e9);
+    let atoms = system.atoms * constants.gpu_atom / (class.bandwidth * 1e9);
     let mesh = if gpu.pme { mesh(system, class, constants) } else { 0.0 };
-    let (of_pairs, of_mesh) = busiest(place, gpu, pair + other, mesh);
+    let (of_pairs, of_mesh) = busiest(place, gpu, pair + atoms, mesh);
+    let (pair, atoms, mesh) = (pair * of_pairs, atoms * of_pairs, mesh * of_mesh);
 
-    let mut parts = Parts::new(Overlap::Gpu);
-    parts.first[Part::Pair as usize] = pair * of_pairs;
-    parts.first[Part::Other as usize] = other * of_pairs;
-    parts.first[Part::Mesh as usize] = mesh * of_mesh;
-    if !gpu.pme {
-        parts.second[Part::Spread as usize] =
-            on_cpu(work.spread * constants.spread + work.mesh * constants.mesh);
-    }
-    if !gpu.bonded {
-        parts.second[Part::Host as usize] = on_cpu(work.bonded * constants.other);
-    }
-    // Perturbed pairs have no kernel on GPUs.
-    parts.second[Part::Host as usize] += on_cpu(work.perturbed * constants.other);
+    // The host works beside the GPU. Perturbed pairs have no kernel on GPUs.
+    let pme_on_host =
+        if gpu.pme { 0.0 } else { on_cpu(work.spread * constants.spread + work.mesh * constants.mesh) };
+    let bonded = if gpu.bonded { 0.0 } else { work.bonded };
+    let on_host = on_cpu((bonded + work.perturbed) * constants.other);
+
     let further = (place.ranks / gpu.count - 1.0).max(0.0);
-    let mut between =
+    let launches =
         constants.gpu_launch * class.launch * (1.0 + 0.5 * gpu.count.log2() + FURTHER_RANK * further);
     // Positions there and forces back, unless the update is there too.
-    if !gpu.update {
-        parts.after[Part::Host as usize] = on_cpu(work.update * HOST_UPDATE);
-        between += system.atoms * BYTES_PER_ATOM / PCIE;
-    }
-    parts.after[Part::Launch as usize] = between;
-    parts.after[Part::Threads as usize] = work.output_seconds();
+    let (update, copies) = if gpu.update {
+        (0.0, 0.0)
+    } else {
+        (on_cpu(work.update * HOST_UPDATE), system.atoms * BYTES_PER_ATOM / PCIE)
+    };
     // Neighbours meet on the host: what they exchange is copied there and back.
     let halo = Halo::of(system, place.ranks - place.npme);
-    parts.after[Part::Halo as usize] = halo.atoms
-        * (constants.halo / speed.reference + BYTES_PER_ATOM / PCIE)
+    let exchange = halo.atoms * (constants.halo / speed.reference + BYTES_PER_ATOM / PCIE)
         + halo.messages * constants.latency;
-    (parts, speed.boost)
+    let overhead = launches + copies + exchange + work.output_seconds();
+    let both = (pair + atoms + mesh).max(pme_on_host + on_host);
+    StepTime {
+        pair,
+        pme: mesh + pme_on_host,
+        other: atoms + on_host + update,
+        overhead,
+        total: both + update + overhead,
+        boost: speed.boost,
+    }
 }
 
 /// Time of PME on one GPU. What its cache holds of grid and charges is not read from memory.
@@ -117,7 +114,7 @@ mod tests {
         let cpu = CpuClass::by_key("zen3").expect("Zen 3 should be in the table");
         let place = place(gpu, count, ranks, npme);
         let gpu = place.gpu.expect("there is one");
-        step(&system, &Work::of(&system), cpu, &place, &gpu, &Constants::FITTED).0.seconds()
+        step(&system, &Work::of(&system), cpu, &place, &gpu, &Constants::FITTED).total
     }
 
     fn a100() -> &'static GpuClass {
@@ -140,7 +137,7 @@ mod tests {
             let cpu = CpuClass::by_key("zen3").expect("Zen 3 should be in the table");
             let place = place(a100(), 1.0, 1.0, 0.0);
             let gpu = place.gpu.expect("there is one");
-            step(&system, &Work::of(&system), cpu, &place, &gpu, &Constants::FITTED).0.seconds()
+            step(&system, &Work::of(&system), cpu, &place, &gpu, &Constants::FITTED).total
         };
         let without = total(&raw);
         raw.settings.output_bytes_per_step = 1.5e6;

@@ -3,16 +3,14 @@
 //! Work is divided among cores; what does not shrink with cores (threads that wait for each other, halos,
 //! transposes of the PME grid, latency) is added. The form is physics; the few factors in [`Constants`] are
 //! fitted over all measured machines at once, so that a machine that was never measured is predicted by its
-//! class alone. The step is kept in its [`Part`]s: what a measured run teaches, it teaches the parts that took
-//! the time ([`crate::learn`]).
+//! class alone.
 
 mod constants;
 mod cpu;
 mod gpu;
-mod parts;
 
 pub use constants::Constants;
-pub use parts::{Overlap, Part, Parts, PerPart, Total};
+pub use cpu::{CpuParts, parts as cpu_parts};
 
 use crate::hardware::{CpuClass, GpuClass};
 use crate::system::System;
@@ -69,39 +67,12 @@ pub struct StepTime {
     pub overhead: f64,
     /// The whole step. Less than the sum where parts overlap.
     pub total: f64,
-    /// The same in finer parts.
-    pub parts: Parts,
-    /// Share of the whole that each of them has.
-    pub shares: PerPart,
     /// Share of the clock that is boost.
     pub boost: f64,
 }
 
 impl StepTime {
-    /// The step that these parts make.
-    #[must_use]
-    pub fn new(parts: Parts, boost: f64) -> Self {
-        let Total { seconds, shares } = parts.total();
-        let of = |part: Part| {
-            let part = part as usize;
-            parts.first[part] + parts.second[part] + parts.after[part]
-        };
-        let work = [Part::Pair, Part::Spread, Part::Mesh, Part::Other, Part::Host].map(of);
-        let all: f64 = [parts.first, parts.second, parts.after].iter().flatten().sum();
-        let [pair, spread, mesh, other, host] = work;
-        Self {
-            pair,
-            pme: spread + mesh,
-            other: other + host,
-            overhead: all - work.iter().sum::<f64>(),
-            total: seconds,
-            parts,
-            shares,
-            boost,
-        }
-    }
-
-    /// The same with all parts times a factor.
+    /// The same with all times multiplied by a factor.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         Self {
@@ -110,16 +81,19 @@ impl StepTime {
             other: self.other * factor,
             overhead: self.overhead * factor,
             total: self.total * factor,
-            parts: self.parts.scaled(factor),
-            ..*self
+            boost: self.boost,
         }
+    }
+
+    /// Share that one of its times has in their sum.
+    pub(crate) fn share(&self, time: f64) -> f64 {
+        time / (self.pair + self.pme + self.other + self.overhead)
     }
 
     /// Share of the step that is overhead, 0 to 1: the more, the less the prediction is worth.
     #[must_use]
     pub fn overhead_share(&self) -> f64 {
-        let work = [Part::Pair, Part::Spread, Part::Mesh, Part::Other, Part::Host];
-        1.0 - work.iter().map(|part| self.shares[*part as usize]).sum::<f64>()
+        self.share(self.overhead)
     }
 }
 
@@ -132,21 +106,8 @@ pub fn step_time(
     place: &Placement,
     constants: &Constants,
 ) -> StepTime {
-    let (parts, boost) = step_parts(system, work, cpu, place, constants);
-    StepTime::new(parts, boost)
-}
-
-/// The parts of one step, and the share of the clock that is boost: for comparing many layouts.
-#[must_use]
-pub fn step_parts(
-    system: &System,
-    work: &Work,
-    cpu: &CpuClass,
-    place: &Placement,
-    constants: &Constants,
-) -> (Parts, f64) {
     match place.gpu {
-        None => cpu::step(system, work, cpu, place, constants),
+        None => cpu::parts(system, work, cpu, place, constants).step(),
         Some(gpu) => gpu::step(system, work, cpu, place, &gpu, constants),
     }
 }
