@@ -2,7 +2,7 @@
 //! over HTTP that rests on it, and from the start of a tuner to its first answer that rests on all of them.
 //!
 //! Beside the time on the clock stands that of the processor, of this program without Postgres: the machine may have other
-//! work. What a tuner would take that reads everything again for each run is the comparison.
+//! work.
 
 #![allow(
     clippy::print_stdout,
@@ -101,12 +101,12 @@ async fn main() {
 
     let source = Source::new(&url).expect("the URL should be right");
     let began = Began::now();
-    let archive = source.read().await.expect("should read");
-    let model = Model::prior().learn(&archive.runs());
+    let runs = source.read().await.expect("should read");
+    let model = Model::prior().learn(&runs.usable);
     let (clock, busy) = began.passed();
     println!(
-        "comparison, to read all {RUNS} runs and learn from the {} that count: {clock:.2?}, {busy:.2?} of the processor",
-        archive.runs().len()
+        "to read all {RUNS} runs and learn from the {} that count: {clock:.2?}, {busy:.2?} of the processor",
+        runs.usable.len()
     );
 
     let service = Service::new(Model::prior(), Duration::from_secs(5), 1 << 20);
@@ -131,7 +131,7 @@ async fn main() {
     waits.sort();
     let ((middle, busy), (longest, _)) = (waits[NEW_RUNS / 2], waits[NEW_RUNS - 1]);
     println!(
-        "from the commit of a new run to the first answer that rests on it (aim 1 s): {middle:.2?} in the middle, \
+        "from the commit of a new run to the first answer that rests on it (aim 5 s): {middle:.2?} in the middle, \
          {busy:.2?} of the processor, {longest:.2?} at most of {NEW_RUNS}"
     );
 }

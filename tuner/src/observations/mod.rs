@@ -1,8 +1,9 @@
 //! Measured runs from Postgres. Read only: the submitter writes them.
+//!
+//! Whatever changes, all that count are read again: that is seconds for a million rows, and right in whatever order their
+//! transactions end.
 
-mod archive;
-
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::str::FromStr as _;
 use std::time::Duration;
 
@@ -17,8 +18,6 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{FromRow as _, PgPool};
 
 use crate::http::Service;
-pub use archive::Archive;
-use archive::{Entry, OVERLAP};
 
 /// Longest wait for a connection or an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -26,8 +25,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const MOST_PER_OWNER: usize = 200;
 /// Most runs in all.
 const MOST: usize = 100_000;
-/// Rows that one query for new ones reads.
-const BATCH: i64 = 5000;
 /// Longest wait for the query that reads everything: a million rows are ranked in seconds.
 const PATIENCE_FOR_ALL: Duration = Duration::from_secs(60);
 /// What the database notifies on when runs were added (schema/migrations).
@@ -99,15 +96,6 @@ impl Dropped {
     }
 }
 
-/// The columns of [`Row`].
-macro_rules! columns {
-    () => {
-        "id, hardware_class, system, layout, node_labels, cpu_millicores, gpus, gromacs_version, gromacs_build,
-        ns_per_day, owner, peak_memory_bytes, wall_seconds, killed_for_memory,
-        node_cpu_millicores, node_requested_millicores"
-    };
-}
-
 /// Where the runs are.
 #[derive(Clone, Debug)]
 pub struct Source {
@@ -115,9 +103,21 @@ pub struct Source {
     pool: PgPool,
 }
 
+/// Number of the newest row, and how many there are.
+type Seen = (i64, i64);
+
+/// The runs that count, and how many others there are by reason.
+#[derive(Clone, Debug)]
+pub struct Runs {
+    /// One of each owner and class in turn, each one's newest last.
+    pub usable: Vec<Observation>,
+    /// Those that do not count.
+    pub dropped: Vec<DroppedRuns>,
+    seen: Seen,
+}
+
 #[derive(sqlx::FromRow)]
 struct Row {
-    id: i64,
     hardware_class: Option<String>,
     system: Value,
     layout: Value,
@@ -149,76 +149,52 @@ impl Source {
         &self.pool
     }
 
-    /// Number of the newest row, and how many there are.
-    async fn count(&self) -> Result<(i64, i64), ReadError> {
+    async fn seen(&self) -> Result<Seen, ReadError> {
         let query = sqlx::query_as("select coalesce(max(id), 0), count(*) from gromacs_observation");
         patiently(query.fetch_one(&self.pool)).await
     }
 
     /// All runs that count; see [`Self::read`].
     pub async fn observations(&self) -> Result<Vec<Observation>, ReadError> {
-        Ok(self.read().await?.runs())
+        Ok(self.read().await?.usable)
     }
 
     /// Reads everything. Of each owner's runs on a class of hardware the newest count, and of all the newest again, one of
     /// each owner in turn.
-    pub async fn read(&self) -> Result<Archive, ReadError> {
-        let (newest, rows) = self.count().await?;
-        let recent = sqlx::query_scalar("select id from gromacs_observation where id > $1 and id <= $2")
-            .bind(newest - OVERLAP)
-            .bind(newest)
-            .fetch_all(&self.pool);
-        let recent: BTreeSet<i64> = patiently(recent).await?.into_iter().collect();
-        let query = sqlx::query(concat!(
-            "select ",
-            columns!(),
+    pub async fn read(&self) -> Result<Runs, ReadError> {
+        let seen = self.seen().await?;
+        let query = sqlx::query(
             // Ranked by narrow rows: to sort all columns of a million takes many times as long.
-            " from gromacs_observation join (
+            "select hardware_class, system, layout, node_labels, cpu_millicores, gpus, gromacs_version, gromacs_build,
+                ns_per_day, owner, peak_memory_bytes, wall_seconds, killed_for_memory,
+                node_cpu_millicores, node_requested_millicores
+            from gromacs_observation join (
                 select id, row_number() over (partition by owner, hardware_class order by id desc) as age
                 from gromacs_observation
                 where (wall_seconds >= $1 and (node_labels <> '{}' or hardware_class = $4) or ns_per_day is null)
                     and id <= $5
             ) as ranked using (id)
-            where age <= $2 order by age, id desc limit $3"
-        ))
+            where age <= $2 order by age, id desc limit $3",
+        )
         .bind(SHORTEST_SECONDS)
         .bind(i64::try_from(MOST_PER_OWNER).unwrap_or(i64::MAX))
         .bind(i64::try_from(MOST).unwrap_or(i64::MAX))
         .bind(UNKNOWN)
-        .bind(newest)
+        .bind(seen.0)
         // Row by row: 100,000 of them as JSON would take most of a gigabyte.
-        .try_map(|row| Row::from_row(&row).map(Row::entry))
+        .try_map(|row| Row::from_row(&row).map(Row::run))
         .fetch_all(&self.pool);
-        let entries = within(PATIENCE_FOR_ALL, query).await?;
-        let dropped = self.left_out(rows, entries.len()).await?;
-        let mut archive = Archive::starting(newest, rows, recent, dropped);
-        entries.into_iter().rev().for_each(|entry| archive.put(entry));
-        Ok(archive)
-    }
-
-    /// Adds what is new; returns how many rows there were.
-    pub async fn catch_up(&self, archive: &mut Archive) -> Result<usize, ReadError> {
-        let mut added = 0;
-        loop {
-            let query = sqlx::query(concat!(
-                "select ",
-                columns!(),
-                " from gromacs_observation where id > $1 and id <> all($2) order by id limit $3"
-            ))
-            .bind(archive.since())
-            .bind(archive.known())
-            .bind(BATCH)
-            .try_map(|row| Row::from_row(&row).map(Row::entry))
-            .fetch_all(&self.pool);
-            let entries = patiently(query).await?;
-            let read = entries.len();
-            entries.into_iter().for_each(|entry| archive.add(entry));
-            archive.trim();
-            added += read;
-            if i64::try_from(read).is_ok_and(|read| read < BATCH) {
-                return Ok(added);
+        let read = within(PATIENCE_FOR_ALL, query).await?;
+        let mut dropped = self.left_out(seen.1, read.len()).await?;
+        let mut usable = Vec::with_capacity(read.len());
+        for run in read.into_iter().rev() {
+            match run {
+                Ok(run) => usable.push(run),
+                Err(reason) => *dropped.entry(reason).or_default() += 1,
             }
         }
+        let dropped = dropped.into_iter().filter_map(|(reason, runs)| reason.counted(runs)).collect();
+        Ok(Runs { usable, dropped, seen })
     }
 
     /// Runs that the query does not return.
@@ -257,20 +233,17 @@ async fn within<T>(
 }
 
 impl Row {
-    /// The row with what it tells.
-    fn entry(self) -> Entry {
-        let (id, owner) = (self.id, self.owner.clone());
-        let hardware_class = self.hardware_class.clone().unwrap_or_default();
+    /// What the row tells.
+    fn run(self) -> Result<Observation, Dropped> {
         let has_no_labels = self.node_labels.as_object().is_some_and(Map::is_empty);
-        let is_speed = self.ns_per_day.is_some();
-        let run = if self.wall_seconds.is_some_and(|seconds| seconds < SHORTEST_SECONDS) {
+        let is_unknown = self.hardware_class.as_deref() == Some(UNKNOWN);
+        if self.wall_seconds.is_some_and(|seconds| seconds < SHORTEST_SECONDS) {
             Err(Dropped::Short)
-        } else if is_speed && hardware_class != UNKNOWN && has_no_labels {
+        } else if self.ns_per_day.is_some() && !is_unknown && has_no_labels {
             Err(Dropped::SeveralKinds)
         } else {
             observation(self)
-        };
-        Entry { id, owner, hardware_class, run }
+        }
     }
 }
 
@@ -319,7 +292,7 @@ fn parsed<T: DeserializeOwned>(value: Value) -> Result<T, Dropped> {
 pub async fn follow(service: Service, source: Source, every: Duration) {
     let mut timer = tokio::time::interval(every);
     timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut known: Option<Archive> = None;
+    let mut known: Option<Seen> = None;
     let mut listener: Option<PgListener> = None;
     loop {
         let told = tokio::select! {
@@ -334,7 +307,7 @@ pub async fn follow(service: Service, source: Source, every: Duration) {
         if listener.is_none() {
             listener = listen(&source.pool).await;
         }
-        match look(&source, &mut known, told).await {
+        match look(&source, &mut known).await {
             Ok(None) => {}
             Ok(Some((model, dropped))) => {
                 service.set_dropped(dropped);
@@ -375,33 +348,19 @@ async fn hear(listener: &mut Option<PgListener>) -> bool {
     }
 }
 
-/// A new model, if there is anything new. Everything is read first, and again if rows are gone or came where nothing looks
-/// for them; the rows are counted when no notification asked for the look.
+/// A new model, if there is anything new.
 async fn look(
     source: &Source,
-    known: &mut Option<Archive>,
-    told: bool,
+    known: &mut Option<Seen>,
 ) -> Result<Option<(Model, Vec<DroppedRuns>)>, ReadError> {
-    let (mut is_new, is_first) = (false, known.is_none());
-    if let Some(archive) = known.as_mut() {
-        is_new = source.catch_up(archive).await? > 0;
-        if !told && source.count().await?.1 != archive.rows() {
-            *known = None;
-        }
-    }
-    let archive = match known {
-        Some(archive) => archive,
-        None => {
-            let archive = known.insert(source.read().await?);
-            // An empty table says nothing, unless there were rows before.
-            is_new = archive.rows() > 0 || !is_first;
-            archive
-        }
-    };
-    if !is_new {
+    let seen = source.seen().await?;
+    // An empty table says nothing, unless there were rows before.
+    if known.unwrap_or_default() == seen {
+        *known = Some(seen);
         return Ok(None);
     }
-    let (runs, mut dropped) = (archive.runs(), archive.dropped());
+    let Runs { usable: runs, mut dropped, seen } = source.read().await?;
+    *known = Some(seen);
     tracing::debug!(usable = runs.len(), ?dropped, "read measured runs");
     // Off the threads that answer requests: with many runs this takes a while.
     let learned = tokio::task::spawn_blocking(move || Model::prior().learn(&runs)).await;
