@@ -123,7 +123,6 @@ impl TunerClient {
             limits,
             gromacs_version: row.system.gromacs_version.clone(),
             build: row.build(),
-            owner: Some(row.owner.clone()),
             nodes: nodes.to_vec(),
             explore: explore(row, measured),
         };
@@ -193,7 +192,6 @@ impl TunerClient {
             limits: Limits { max_simulations_per_gpu, ..limits.clone() },
             gromacs_version: row.system.gromacs_version.clone(),
             build: row.build(),
-            owner: Some(row.owner.clone()),
             nodes: with_gpus,
             explore: None,
         };
@@ -414,7 +412,6 @@ mod tests {
         let request = sent(&row, Vec::new()).await;
         assert_eq!(request.build.words(), "SSE4.1 mixed thread_mpi disabled");
         assert!(request.system.settings.free_energy);
-        assert_eq!(request.owner.as_deref(), Some("chemist"));
         assert_eq!(request.explore, None);
     }
 
@@ -450,7 +447,6 @@ mod tests {
             cpu_millicores: None,
             gromacs_version: None,
             build: scavenger_schema::tuning::Build::default(),
-            owner: None,
         };
         let ladder = client.expectation(&request).await.expect("should be a ladder");
         let [rung] = &ladder.rungs[..] else { panic!("{ladder:?}") };

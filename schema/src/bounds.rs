@@ -104,8 +104,6 @@ pub const BENCHMARK_SECONDS: Bounds<f64> = Bounds { min: 20.0, max: 600.0 };
 pub const VERSION_LENGTH: Bounds<usize> = Bounds { min: 0, max: 100 };
 /// Characters of a word of `gmx --version` about the build.
 pub const BUILD_WORD_LENGTH: Bounds<usize> = Bounds { min: 0, max: 63 };
-/// Characters of an owner's name: what Postgres allows for a role.
-pub const OWNER_LENGTH: Bounds<usize> = Bounds { min: 1, max: 63 };
 
 /// Smallest share of a core that a pod asks for, in thousandths.
 pub const HALF_CORE: u32 = 500;

@@ -28,7 +28,6 @@ pub(super) fn tune(
                 cpu_millicores: None,
                 gromacs_version: input.row.system.gromacs_version.clone(),
                 build: input.row.build(),
-                owner: Some(input.row.owner.clone()),
             };
             act(Action::Predict(Box::new(request)), input.row)
         }

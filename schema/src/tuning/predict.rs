@@ -29,14 +29,9 @@ pub struct PredictRequest {
     #[cfg_attr(feature = "openapi", schemars(length(max = bounds::VERSION_LENGTH.max)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gromacs_version: Option<String>,
-    /// How that GROMACS was built. Missing: like the newest measured run, else for the processor; in mixed precision.
+    /// How that GROMACS was built. Missing: for the processor, in mixed precision.
     #[serde(default, skip_serializing_if = "Build::is_unknown", deserialize_with = "strict::object")]
     pub build: Build,
-    /// Whose simulation it is, by the name that their measured runs bear: these are believed before those of others.
-    /// Missing: what all runs say together.
-    #[cfg_attr(feature = "openapi", schemars(length(min = bounds::OWNER_LENGTH.min, max = bounds::OWNER_LENGTH.max)))]
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub owner: Option<String>,
 }
 
 /// The prediction for one layout.

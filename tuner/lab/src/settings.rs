@@ -139,7 +139,6 @@ pub(super) fn of_water(atoms: u64, box_nm: f64, pme_grid: u32) -> PredictRequest
         cpu_millicores: Some(1000),
         gromacs_version: Some("2022.5".to_owned()),
         build: Build { simd: Some(BUILD.to_owned()), ..Build::default() },
-        owner: None,
     }
 }
 

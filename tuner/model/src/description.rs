@@ -222,7 +222,6 @@ mod tests {
             cpu_millicores: None,
             gromacs_version: None,
             build: Build::default(),
-            owner: None,
         };
         let served = |request: &PredictRequest| {
             let reply = Model::prior().answer(request).expect("the layout should run");

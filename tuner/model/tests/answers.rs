@@ -50,14 +50,12 @@ prop_compose! {
         n in 0_u64..60,
         measured in any::<bool>(),
         nodes in prop::collection::vec(any_node(), 1..6),
-        owner in prop::option::of(prop::sample::select(&["a", "b", "nobody"][..])),
         version in prop::option::of(prop::sample::select(&["2016.3", "2022.5"][..])),
         simd in prop::option::of(prop::sample::select(&["SSE4.1", "AVX2_256"][..])),
     ) -> LadderRequest {
         let system = water(if measured { atoms(n) } else { 11_111 + 20_000 * n });
         let build = Build { simd: simd.map(str::to_owned), ..Build::default() };
         LadderRequest {
-            owner: owner.map(str::to_owned),
             gromacs_version: version.map(str::to_owned),
             build,
             ..request(system, nodes)
@@ -84,7 +82,6 @@ proptest! {
                     cpu_millicores: Some(rung.resources.cpu_millicores),
                     gromacs_version: asked.gromacs_version.clone(),
                     build: asked.build.clone(),
-                    owner: asked.owner.clone(),
                 };
                 model.answer(&request).expect("a configuration of the ladder can be predicted").ns_per_day.p50
             };

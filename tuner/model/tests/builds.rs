@@ -30,7 +30,6 @@ fn asked(instance: &str, simd: &str) -> PredictRequest {
         cpu_millicores: None,
         gromacs_version: Some("2024.4".to_owned()),
         build: Build { simd: Some(simd.to_owned()), ..Build::default() },
-        owner: None,
     }
 }
 

@@ -133,7 +133,6 @@ fn with_nodes(options: &RecommendOptions, system: SystemDescription) -> Result<L
         limits: Limits::default(),
         gromacs_version: options.gromacs_version.clone(),
         build: Build { simd: options.simd.clone(), ..Build::default() },
-        owner: None,
         nodes: node,
         explore: None,
     })

@@ -57,7 +57,6 @@ pub fn request(system: SystemDescription, nodes: Vec<NodeShape>) -> LadderReques
         limits: Limits { min_efficiency: 0.5, ..Limits::default() },
         gromacs_version: None,
         build: Build::default(),
-        owner: None,
         nodes,
         explore: None,
     }

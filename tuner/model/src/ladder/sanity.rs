@@ -106,14 +106,13 @@ impl Sane {
     }
 }
 
-/// What is simulated, where, with which GROMACS, and who asks whom.
+/// What is simulated, where, with which GROMACS, and who is asked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asking<'a> {
     pub(crate) model: &'a Model,
     pub(crate) system: &'a SystemDescription,
     pub(crate) gromacs_version: Option<&'a str>,
     pub(crate) build: &'a Build,
-    pub(crate) owner: Option<&'a str>,
 }
 
 impl<'a> Asking<'a> {
@@ -123,7 +122,6 @@ impl<'a> Asking<'a> {
             system: &request.system,
             gromacs_version: request.gromacs_version.as_deref(),
             build: &request.build,
-            owner: request.owner.as_deref(),
         }
     }
 
@@ -133,15 +131,12 @@ impl<'a> Asking<'a> {
             system: &request.system,
             gromacs_version: request.gromacs_version.as_deref(),
             build: &request.build,
-            owner: request.owner.as_deref(),
         }
     }
 
     /// The job that is asked about.
     fn job(&self) -> Result<Job, FieldError> {
-        Job::new(self.system, self.gromacs_version)?
-            .built(self.gromacs_version, self.build)?
-            .asked_by(self.owner)
+        Job::new(self.system, self.gromacs_version)?.built(self.gromacs_version, self.build)
     }
 }
 

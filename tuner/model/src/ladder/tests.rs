@@ -435,7 +435,7 @@ prop_compose! {
         let limits = Limits {
             max_cpu_millicores: max_cpu, max_configurations, min_efficiency, max_gpus, ..Limits::default()
         };
-        LadderRequest { system, limits, gromacs_version: None, build: Build::default(), owner: None, nodes, explore: None }
+        LadderRequest { system, limits, gromacs_version: None, build: Build::default(), nodes, explore: None }
     }
 }
 

@@ -7,8 +7,7 @@
 //! 2. of these the runs of the very system; without any, those of all systems.
 //!
 //! Of an owner's runs of a system the median counts, of several owners the median again, and of several systems, too. So
-//! neither many runs nor wrong ones of one owner decide where two others have runs. Who asks and has runs is answered from
-//! these alone.
+//! neither many runs nor wrong ones of one owner decide where two others have runs.
 //!
 //! How far a residual is believed follows from what a class, a system and a layout are off by. Other shapes of the same idea,
 //! with a parameter for each part of a step, predicted no better ([accuracy](../../../data/accuracy.md)).
@@ -148,32 +147,17 @@ type ByOwner = BTreeMap<u64, Vec<f64>>;
 /// Those of each system, and whether it is doubtful.
 type BySystem = BTreeMap<u64, (bool, ByOwner)>;
 
-/// What counts of the values of each owner, and their middle.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Owned {
-    by_owner: BTreeMap<u64, f64>,
-    common: f64,
-}
-
-impl Owned {
-    fn new(values: ByOwner) -> Self {
-        let by_owner: BTreeMap<u64, f64> =
-            values.into_iter().map(|(owner, values)| (owner, median(values))).collect();
-        Self { common: median(by_owner.values().copied().collect()), by_owner }
-    }
-
-    /// What counts for `owner`, if it is known who asks.
-    fn of(&self, owner: Option<u64>) -> f64 {
-        owner.and_then(|owner| self.by_owner.get(&owner)).copied().unwrap_or(self.common)
-    }
+/// The median of the medians of all owners.
+fn common(values: ByOwner) -> f64 {
+    median(values.into_values().map(median).collect())
 }
 
 /// The runs of one place.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Runs {
-    systems: BTreeMap<u64, Owned>,
+    systems: BTreeMap<u64, f64>,
     /// Of the systems that teach others, and how many they are.
-    others: Owned,
+    others: f64,
     count: usize,
 }
 
@@ -212,16 +196,15 @@ impl Knowledge {
         let runs = |systems: BySystem| {
             let (mut runs, mut others) = (Runs::default(), ByOwner::new());
             for (system, (is_doubtful, values)) in systems {
-                let owned = Owned::new(values);
                 if !is_doubtful {
                     runs.count += 1;
-                    for (owner, value) in &owned.by_owner {
-                        others.entry(*owner).or_default().push(*value);
+                    for (owner, values) in &values {
+                        others.entry(*owner).or_default().push(median(values.clone()));
                     }
                 }
-                runs.systems.insert(system, owned);
+                runs.systems.insert(system, common(values));
             }
-            runs.others = Owned::new(others);
+            runs.others = common(others);
             runs
         };
         let places = grouped.into_iter().map(|(place, systems)| (place, runs(systems))).collect();
@@ -245,20 +228,19 @@ impl Knowledge {
         self.places.values().any(|runs| runs.systems.contains_key(&system))
     }
 
-    /// What is known of a job on a class, for `owner` if it is known who asks.
+    /// What is known of a job on a class.
     #[must_use]
-    pub fn about(&self, origin: &Origin, owner: Option<u64>) -> About {
+    pub fn about(&self, origin: &Origin) -> About {
         let (of_class, of_system) = (origin.sigma.powi(2), SYSTEM.powi(2));
         let exact = self.places.get(&origin.place());
         if let Some(own) = exact.and_then(|runs| runs.systems.get(&origin.system)) {
             let both = of_class + of_system;
             let weight = both / (both + LAYOUT.powi(2));
-            let (shift, sigma) = (weight * own.of(owner), (both * (1.0 - weight)).sqrt());
+            let (shift, sigma) = (weight * own, (both * (1.0 - weight)).sqrt());
             return About { known: Known::System, shift, sigma };
         }
         let runs = exact.filter(|runs| runs.count > 0).or_else(|| self.places.get(&origin.anywhere()));
-        let value =
-            runs.map_or(0.0, |runs| runs.systems.get(&origin.system).unwrap_or(&runs.others).of(owner));
+        let value = runs.map_or(0.0, |runs| *runs.systems.get(&origin.system).unwrap_or(&runs.others));
         let count = (runs.map_or(0, |runs| runs.count) + self.supposed) as f64;
         let weight = count / (count + of_system / of_class);
         let known = if count > 0.0 { Known::Machine } else { Known::Class };

@@ -82,7 +82,7 @@ impl Asked<'_> {
         let (place, physics) = self.model.physical_step(self.job, hardware, layout, cpu_millicores);
         let origin = origin(self.job, hardware.cpu, &place, self.job.site);
         let about = self.about(&origin).copied();
-        let about = about.unwrap_or_else(|| self.model.knowledge.about(&origin, self.job.asker));
+        let about = about.unwrap_or_else(|| self.model.knowledge.about(&origin));
         let step = physics.scaled(about.shift.exp());
         let sigma = combine(&[
             self.model.sigma(self.job, hardware.cpu, &origin, &physics, &about),

@@ -35,8 +35,6 @@ pub struct Job {
     pub(super) site: Site,
     /// Time to launch work on a GPU with the build's backend, relative to what the class of GPU assumes.
     pub(super) launch: f64,
-    /// Who asks, as a number.
-    pub(super) asker: Option<u64>,
     /// Uncertainty of ln(time) because of its box; see [`System::doubt_of_box`].
     doubt_of_box: f64,
     /// Tells the system from others.
@@ -68,7 +66,6 @@ impl Job {
             simd: None,
             site,
             launch: 1.0,
-            asker: None,
             // Of the box as it is: that of a droplet that is filled looks like any other.
             doubt_of_box: system.doubt_of_box(),
             key,
@@ -128,14 +125,6 @@ impl Job {
     #[must_use]
     pub fn simd(&self) -> Option<Simd> {
         self.simd
-    }
-
-    /// The same, asked about by the owner of that name: their own runs are believed before those of others.
-    pub fn asked_by(self, owner: Option<&str>) -> Result<Self, FieldError> {
-        if let Some(owner) = owner {
-            length_within("owner", owner, bounds::OWNER_LENGTH)?;
-        }
-        Ok(Self { asker: owner.map(|owner| hash(owner.as_bytes())), ..self })
     }
 }
 

@@ -104,7 +104,7 @@ impl Model {
     pub fn expect(&self, job: &Job, cpu: &CpuClass, place: &Placement, site: Site) -> Expected {
         let step = self.step_time(job, cpu, place);
         let origin = origin(job, cpu, place, site);
-        let about = self.knowledge.about(&origin, job.asker);
+        let about = self.knowledge.about(&origin);
         let sigma = self.sigma(job, cpu, &origin, &step, &about);
         Expected { seconds: step.total * about.shift.exp(), sigma }
     }
@@ -191,7 +191,7 @@ impl Model {
         }
         origins.sort_by_key(Origin::hardware);
         origins.dedup_by_key(|origin| origin.hardware());
-        let about = |origin: Origin| (origin.hardware(), self.knowledge.about(&origin, job.asker));
+        let about = |origin: Origin| (origin.hardware(), self.knowledge.about(&origin));
         let about = origins.into_iter().map(about).filter(|(_, about)| about.known > Known::Class).collect();
         Asked { model: self, job, about }
     }

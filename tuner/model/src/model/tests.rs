@@ -12,7 +12,6 @@ fn request() -> PredictRequest {
         cpu_millicores: None,
         gromacs_version: None,
         build: Build::default(),
-        owner: None,
     }
 }
 
@@ -220,8 +219,6 @@ fn refuses_what_mdrun_or_the_node_would_refuse() {
     assert_eq!(field(|r| r.layout.ntmpi = u32::MAX), "layout.ntmpi");
     assert_eq!(field(|r| r.layout.ntomp = 0), "layout.ntomp");
     assert_eq!(field(|r| r.gromacs_version = Some("x".repeat(101))), "gromacsVersion");
-    assert_eq!(field(|r| r.owner = Some("x".repeat(64))), "owner");
-    assert_eq!(field(|r| r.owner = Some(String::new())), "owner");
     assert_eq!(field(|r| r.cpu_millicores = Some(1500)), "cpuMillicores");
     assert_eq!(field(|r| r.node.allocatable.gpus = 1_000_000), "node.allocatable.gpus");
     assert_eq!(field(|r| r.system.atoms = 0), "system.atoms");
