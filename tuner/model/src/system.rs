@@ -21,6 +21,8 @@ pub const MEASURED_ATOMS: Bounds<f64> = Bounds { min: 14_235.0, max: 41_953_021.
 /// What ln(speed) may be off for each factor of e beyond these: one-core runs of 2 to 1,000 atoms were wrong by up to 2.6.
 /// What calibrates intervals takes a quarter of it away.
 const SIGMA_PER_LN_ATOMS: f64 = 0.13;
+/// What ln(speed) of a droplet may be off for each factor of e by which its box is too large: it may be spread further.
+const SIGMA_PER_LN_EMPTY: f64 = 0.15;
 /// What ln(speed) may be off where the settings contradict a periodic box.
 const SIGMA_CUTOFF: f64 = 0.65;
 
@@ -165,11 +167,12 @@ impl System {
     /// The same because it does not fill its box, or because that is narrower than two cut-offs.
     pub(crate) fn doubt_of_box(&self) -> f64 {
         let contradicts = 2.0 * self.cutoff_nm > self.shortest_edge();
-        let is_droplet_of_beads = self.is_coarse() && self.density < SPARSE_COARSE;
-        combine(&[
-            if contradicts { SIGMA_CUTOFF } else { 0.0 },
-            if is_droplet_of_beads { (SPARSE_COARSE / self.density).ln() } else { 0.0 },
-        ])
+        let of_droplet = match self.density {
+            density if self.is_coarse() => (SPARSE_COARSE / density).ln().max(0.0),
+            density if density < SPARSE => SIGMA_PER_LN_EMPTY * (WATER_ATOMS_PER_NM3 / density).ln(),
+            _ => 0.0,
+        };
+        combine(&[if contradicts { SIGMA_CUTOFF } else { 0.0 }, of_droplet])
     }
 
     /// Hours that the run takes at this speed; none for a run without an end.

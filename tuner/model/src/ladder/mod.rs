@@ -61,7 +61,7 @@ pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, Tune
     let lines = lines_of(&question, &candidates);
     let chosen = choose(&question, &lines, &candidates);
     let rungs: Vec<Rung> =
-        chosen.iter().map(|chosen| describe(&question, &sane, chosen, request, needed.as_ref())).collect();
+        chosen.iter().map(|chosen| describe(&question, chosen, request, needed.as_ref())).collect();
     let fastest = rungs.first().and_then(|rung| rung.hours_to_finish);
     let shared_gpu = shared_gpu::shared_gpus(&question, &candidates);
     let mut notes = notes(&kinds, job);
@@ -115,7 +115,7 @@ pub fn curve(model: &Model, request: &LadderRequest) -> Result<Vec<CurvePoint>, 
                 hardware_threads: candidate.slowest.smt,
                 resources: candidate.resources,
                 layout: candidate.layout,
-                ns_per_day: interval(&question, &sane, candidate, &predictions(&question, candidate)),
+                ns_per_day: interval(candidate, &predictions(&question, candidate)),
                 efficiency: line.efficiency(candidate),
             });
         }
@@ -191,26 +191,13 @@ fn predictions(question: &Question<'_>, candidate: &Candidate) -> Vec<(Hardware,
 
 /// Interval over all kinds that can hold a candidate: the low end of the slowest, the high end of the fastest,
 /// the median of the slowest.
-fn interval(
-    question: &Question<'_>,
-    sane: &Sane,
-    candidate: &Candidate,
-    kinds: &[(Hardware, Interval)],
-) -> Interval {
+fn interval(candidate: &Candidate, kinds: &[(Hardware, Interval)]) -> Interval {
     let start = Interval { p10: candidate.speed, p50: candidate.speed, p90: candidate.speed };
-    let all = kinds.iter().fold(start, |all, (_, one)| Interval {
+    kinds.iter().fold(start, |all, (_, one)| Interval {
         p10: all.p10.min(one.p10),
         p50: all.p50,
         p90: all.p90.max(one.p90),
-    });
-    let spread_p90 = sane.spread.as_ref().map(|job| {
-        let speed = |hardware: &Hardware| {
-            let asked = question.model.about(job, &[*hardware]);
-            asked.speed(hardware, &candidate.layout, candidate.resources.cpu_millicores)
-        };
-        kinds.iter().map(|(hardware, _)| speed(hardware)).fold(0.0, f64::max)
-    });
-    Sane::widened(all, spread_p90)
+    })
 }
 
 /// The prediction on each class of hardware that can hold a candidate, if there are several.
@@ -227,7 +214,6 @@ fn on_hardware(candidate: &Candidate, kinds: &[(Hardware, Interval)]) -> Vec<Har
 
 fn describe(
     question: &Question<'_>,
-    sane: &Sane,
     chosen: &Chosen<'_>,
     request: &LadderRequest,
     needed: Option<&Label>,
@@ -272,7 +258,7 @@ fn describe(
     Rung {
         resources: candidate.resources,
         layout: candidate.layout,
-        ns_per_day: interval(question, sane, candidate, &kinds),
+        ns_per_day: interval(candidate, &kinds),
         hours_to_finish: question.job.system.hours(candidate.speed),
         efficiency: line.efficiency(candidate),
         memory_bytes: candidate.peak_bytes,

@@ -1,9 +1,9 @@
 //! Where a prediction is worth less than that of an ordinary system: a sentence for the user.
 //!
 //! The model was fitted to solvated systems of ordinary size. What is far from them is not refused, since it may run,
-//! but it must not look as certain as the rest: its interval is wider ([`crate::work::Doubts`]).
+//! but it must not look as certain as the rest: its interval is wider.
 
-use scavenger_schema::tuning::{Build, Interval, LadderRequest, PredictRequest, SystemDescription};
+use scavenger_schema::tuning::{Build, LadderRequest, PredictRequest, SystemDescription};
 
 use crate::error::FieldError;
 use crate::model::{Job, Model};
@@ -20,8 +20,6 @@ const YEAR_HOURS: f64 = 8766.0;
 pub(crate) struct Sane {
     /// What is predicted.
     pub(crate) job: Job,
-    /// The same with its atoms spread evenly over the box, if it is predicted as a droplet.
-    pub(crate) spread: Option<Job>,
     /// Sentences for the user.
     pub(crate) notes: Vec<String>,
 }
@@ -29,9 +27,9 @@ pub(crate) struct Sane {
 impl Sane {
     /// Checks the system of a request and looks at it as an expert would.
     pub(crate) fn new(asked: &Asking<'_>) -> Result<Self, FieldError> {
-        let mut sane = Self { spread: None, notes: Vec::new(), job: asked.job()? };
-        sane.look_at_density();
+        let mut sane = Self { notes: Vec::new(), job: asked.job()? };
         sane.look_at_cutoff();
+        sane.look_at_density();
         // A run of this very system says more of it than its size does.
         if !asked.model.has_run(&sane.job) {
             sane.look_at_size();
@@ -46,10 +44,10 @@ impl Sane {
                 "the box holds {density:.0} atoms per nm³, water has 100; check that boxNm is in nm"
             ));
         } else if let Some(filled) = self.job.filled() {
-            self.spread = Some(std::mem::replace(&mut self.job, filled));
+            self.job = filled;
             self.notes.push(format!(
                 "the box holds {} atoms per nm³, water has 100; the speeds are for a droplet or a slab of ordinary \
-                 density, and atoms spread evenly would be as fast as p90",
+                 density, and atoms spread evenly would be faster",
                 three_digits(density)
             ));
         } else if density < SPARSE_COARSE {
@@ -61,7 +59,7 @@ impl Sane {
     }
 
     fn look_at_cutoff(&mut self) {
-        let system = &self.spread.as_ref().unwrap_or(&self.job).system;
+        let system = &self.job.system;
         let shortest = system.shortest_edge();
         if 2.0 * system.cutoff_nm > shortest {
             self.notes.push(format!(
@@ -89,11 +87,6 @@ impl Sane {
             "{} atoms are {measured} measured system, so the intervals are wider{why}",
             count(atoms)
         ));
-    }
-
-    /// The interval up to the speed that the atoms would have if they were spread evenly.
-    pub(crate) fn widened(interval: Interval, spread_p90: Option<f64>) -> Interval {
-        Interval { p90: interval.p90.max(spread_p90.unwrap_or(0.0)), ..interval }
     }
 
     /// A sentence if `what` takes so many hours that it is not for this life.
@@ -162,11 +155,12 @@ fn count(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use scavenger_schema::tuning::Interval;
+
     use super::*;
     use crate::ladder::build;
     use crate::ladder::fixtures::{labelled, node, request, water};
     use crate::model::Model;
-    use crate::work::Doubts;
 
     fn sane(spoil: impl FnOnce(&mut SystemDescription)) -> Sane {
         let mut system = water(100_000);
@@ -202,10 +196,10 @@ mod tests {
         for atoms in [20_000, 100_000, 3_000_000, 20_000_000] {
             let ordinary = sane(|system| system.atoms = atoms);
             assert_eq!(ordinary.notes, Vec::<String>::new(), "{atoms}");
-            assert_eq!(ordinary.job.doubts(), Doubts::default(), "{atoms}");
+            assert_eq!(ordinary.job.doubt(), 0.0, "{atoms}");
         }
         let membrane = sane(|system| system.box_nm = Some([10.0, 10.0, 11.5]));
-        assert!(membrane.notes.is_empty() && membrane.spread.is_none());
+        assert!(membrane.notes.is_empty());
     }
 
     #[test]
@@ -226,8 +220,8 @@ mod tests {
                 system.box_nm = Some([edge; 3]);
             })
         };
-        assert!(martini(8.3).notes.is_empty() && martini(8.3).spread.is_none());
-        assert!(martini(1.0).notes[0].contains("beads") && martini(1.0).job.doubts().step > 1.0);
+        assert!(martini(8.3).notes.is_empty());
+        assert!(martini(1.0).notes[0].contains("beads") && martini(1.0).job.doubt() > 1.0);
     }
 
     #[test]

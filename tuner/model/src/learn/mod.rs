@@ -18,7 +18,6 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crate::model::Job;
-use crate::work::Doubts;
 
 /// Largest residual that is a speed and not a mistake: a factor of 50.
 pub const BOUND: f64 = 3.9;
@@ -94,7 +93,7 @@ impl Origin {
     /// Origin of the runs of `job` on a class of hardware.
     #[must_use]
     pub fn new(class: &'static str, sigma: f64, gpus: u32, site: Site, job: &Job) -> Self {
-        let is_doubtful = job.doubts() != Doubts::default();
+        let is_doubtful = job.doubt() > 0.0;
         Self { class, sigma, gpus, host: "", site, system: job.key, is_doubtful }
     }
 

@@ -43,9 +43,7 @@ impl Model {
             )));
         }
         let prediction = self.about(job, &[hardware]).predict(&hardware, &layout, cpu_millicores);
-        let spread = sane.spread.as_ref();
-        let spread = spread.map(|job| self.about(job, &[hardware]).speed(&hardware, &layout, cpu_millicores));
-        let ns_per_day = Sane::widened(prediction.ns_per_day, spread);
+        let ns_per_day = prediction.ns_per_day;
         let hours_to_finish = job.system.hours(ns_per_day.p50);
         let mut notes = sane.notes.clone();
         notes.extend(Sane::note_on_hours("this configuration", hours_to_finish));

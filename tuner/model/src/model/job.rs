@@ -10,7 +10,7 @@ use crate::hardware::Simd;
 use crate::interval::combine;
 use crate::learn::{Site, hash};
 use crate::system::System;
-use crate::work::{Doubts, Work};
+use crate::work::Work;
 
 /// Releases before 2018 lack the dual pair list: the same machine was 18 to 20% slower with 2016.
 const BEFORE_2018: f64 = 1.2;
@@ -73,12 +73,11 @@ impl Job {
         })
     }
 
-    /// What is doubtful about it.
+    /// Uncertainty of ln(time) that it has and ordinary systems have not: because of settings, box and size.
     #[must_use]
-    pub(crate) fn doubts(&self) -> Doubts {
+    pub(crate) fn doubt(&self) -> f64 {
         let of_modules = if self.is_unmodelled() { SIGMA_UNMODELLED } else { 0.0 };
-        let step = combine(&[self.doubt_of_box, of_modules]);
-        Doubts { step, size: self.system.doubt_of_size(), ..self.work.doubts }
+        combine(&[self.work.doubt, self.doubt_of_box, self.system.doubt_of_size(), of_modules])
     }
 
     /// True if it does something whose cost the model does not know, in memory neither.

@@ -21,7 +21,6 @@ use crate::learn::{About, Knowledge, Known, Origin, Site};
 use crate::memory;
 use crate::memory::MeasuredPeaks;
 use crate::performance::{Constants, CpuParts, Placement, StepTime, cpu_parts, step_time};
-use crate::work::Doubts;
 use place::{placement, throttling};
 
 pub use answer::class_name;
@@ -111,7 +110,7 @@ impl Model {
 
     /// Standard deviation of ln(time) of a step on cores that are shared with other pods.
     fn sigma(&self, job: &Job, cpu: &CpuClass, origin: &Origin, step: &StepTime, about: &About) -> f64 {
-        let of_job = if about.known < Known::System { doubt(job, step) } else { 0.0 };
+        let of_job = if about.known < Known::System { job.doubt() } else { 0.0 };
         let of_build = if about.known == Known::Class && origin.gpus() == 0 {
             SIGMA_BUILD * step.share(step.pair) * cpu.relative_pair_time(job.simd).ln().abs()
         } else {
@@ -221,18 +220,6 @@ impl Model {
 /// The class with the cycles that pairs take with the build of the job.
 fn built(cpu: &CpuClass, job: &Job) -> CpuClass {
     CpuClass { pair_cycles: cpu.pair_cycles_with(job.simd), ..*cpu }
-}
-
-/// Uncertainty of ln(time) of a step because of settings, box and size.
-fn doubt(job: &Job, step: &StepTime) -> f64 {
-    let Doubts { pair, pme, other, step: of_box, size } = job.doubts();
-    combine(&[
-        pair * step.share(step.pair),
-        pme * step.share(step.pme),
-        other * step.share(step.other),
-        of_box,
-        size,
-    ])
 }
 
 /// Where a run belongs. Beside a GPU the GPU is the class.
