@@ -19,7 +19,7 @@ pub struct CalibrationRequest {
     #[cfg_attr(feature = "openapi", schemars(length(max = bounds::VERSION_LENGTH.max)))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gromacs_version: Option<String>,
-    /// How that GROMACS was built. Missing: like the newest measured run, else for the processor; in mixed precision.
+    /// How that GROMACS was built. Missing: for the processor, in mixed precision.
     #[serde(default, skip_serializing_if = "Build::is_unknown", deserialize_with = "strict::object")]
     pub build: Build,
     /// Most benchmarks to propose.
