@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 use postgres::{as_role, empty_database, migrated_store, store};
 use rows::{any, rung};
 use scavenger_schema::simulation::{RowStatus, State};
-use scavenger_schema::tuning::{CycleTable, SystemDescription};
+use scavenger_schema::tuning::SystemDescription;
 use scavenger_vocabulary::Outcome;
 
 const ANSWER: &str = include_str!("fixtures/inspection-2022.txt");
@@ -372,8 +372,7 @@ async fn a_whole_life_is_written_down() {
     let mut ended = attempt(1, 2, Some(Outcome::Completed));
     ended.first_step = None;
     ended.last_step = Some(4000);
-    let cycles = CycleTable { total: 60.0, force: Some(40.0), ..CycleTable::default() };
-    let measured = Measurement { ns_per_day: 41.5, steps: 4000, wall_seconds: 60.0, cycles: Some(cycles) };
+    let measured = Measurement { ns_per_day: 41.5, steps: 4000, wall_seconds: 60.0 };
     ended.measured = Some(measured);
     let observation = Observation {
         attempt: 1,
@@ -406,11 +405,6 @@ async fn a_whole_life_is_written_down() {
     .await
     .expect("should count");
     assert_eq!(counts, (1, 1));
-    let table: serde_json::Value = sqlx::query_scalar("select cycles from gromacs_observation")
-        .fetch_one(store.pool())
-        .await
-        .expect("should read");
-    assert_eq!(table, serde_json::json!({ "total": 60.0, "force": 40.0 }));
     type Ran = (String, String, serde_json::Value, String, String, serde_json::Value);
     let ran: Vec<Ran> = sqlx::query_as(
         "select image, gromacs_version, gromacs_build, node, hardware_class, node_labels from gromacs_attempt

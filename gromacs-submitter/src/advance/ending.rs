@@ -27,16 +27,6 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
     };
     if let Some(facts) = input.log().facts() {
         if is_at_end(facts, end) {
-            let is_simulation = input.row.kind == Kind::Simulation && !input.row.is_minimisation();
-            // Where the time of several went side by side teaches nobody.
-            let reads_md_log = input.settings.reads_md_log && !input.row.is_multidir();
-            if reads_md_log && is_simulation && !status.verifying {
-                let first_step = facts.first_step.or(status.first_step);
-                // Whatever becomes of the probe, it is known from now on.
-                let step = Some(facts.last_step.unwrap_or(end));
-                let status = RowStatus { first_step, step, ..status };
-                return verify(status, "mdrun ended: reads the end of md.log, for where the time went");
-            }
             // The file's end, whatever the row says of it: mdrun does what the file says.
             let last = facts.last_step.unwrap_or(end);
             return reached_the_end(status, last, Some(facts), input, job);
@@ -75,10 +65,7 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
         Phase::Completed => match answer(probe, input.log(), parse_verification) {
             Ok(found) if found.step >= end => {
                 let facts = facts_of(&found);
-                let mut step = reached_the_end(status, end, facts.as_ref(), input, job);
-                let measured = step.attempts.iter_mut().filter_map(|attempt| attempt.measured.as_mut());
-                measured.for_each(|measured| measured.cycles = found.cycles);
-                step
+                reached_the_end(status, end, facts.as_ref(), input, job)
             }
             Ok(found) if found.is_backup => newest_not_read(status, found.step, end, input, job),
             Ok(found) => stopped_short(&status, found.step, input, job),
@@ -101,8 +88,8 @@ fn is_at_end(facts: &LogFacts, end: i64) -> bool {
     facts.reached_the_end || facts.last_step.is_some_and(|step| step >= end)
 }
 
-/// The probe tells nothing, for this `reason`. If mdrun itself said that it reached the end, the row is completed without
-/// where the time went.
+/// The probe tells nothing, for this `reason`. If mdrun itself said that it reached the end, the row is completed all the
+/// same.
 fn not_read(status: RowStatus, reason: String, end: i64, input: &Input<'_>, job: &JobView) -> Step {
     let facts = input.seen.job_log.facts().filter(|facts| is_at_end(facts, end));
     if facts.is_none() && status.step.is_none_or(|step| step < end) {
@@ -201,7 +188,7 @@ pub(super) fn measurement(
     let reset_step = row.benchmark().map_or(0, |benchmark| benchmark.reset_step());
     let steps = last_step.checked_sub(first_step?.max(reset_step)).filter(|steps| *steps > 0)?;
     let (ns_per_day, wall_seconds) = facts.ns_per_day.zip(facts.wall_seconds)?;
-    Some(Measurement { ns_per_day, steps, wall_seconds, cycles: None })
+    Some(Measurement { ns_per_day, steps, wall_seconds })
 }
 
 /// What was just learned of the submission that ended stays known in the next one.

@@ -207,7 +207,6 @@ fn measured_on_the_way(
         ns_per_day: ns_per_day(row.system.dt_ps?, steps, wall_seconds),
         steps,
         wall_seconds,
-        cycles: None,
     })
 }
 

@@ -58,7 +58,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
-use scavenger_schema::tuning::{CycleTable, PredictRequest, SystemDescription};
+use scavenger_schema::tuning::{PredictRequest, SystemDescription};
 use scavenger_vocabulary::Phase;
 
 pub use follow::take_progress;
@@ -98,8 +98,6 @@ pub struct Settings {
     /// True if logs are followed. Else the newest progress may be as old as what a container runtime holds back of a log,
     /// which for slow systems is minutes.
     pub follows_logs: bool,
-    /// True if the end of md.log is read after each simulation, for where the time went.
-    pub reads_md_log: bool,
 }
 
 /// What to do.
@@ -249,8 +247,6 @@ pub struct Measurement {
     pub steps: i64,
     /// Wall time it was measured over.
     pub wall_seconds: f64,
-    /// Where the time went, if the end of md.log was read.
-    pub cycles: Option<CycleTable>,
 }
 
 /// The rules of a state, which stand in a file of its own.

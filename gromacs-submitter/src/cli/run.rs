@@ -76,7 +76,6 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
             progress_interval: options.progress_interval,
             keep_jobs: options.keep_jobs,
             follows_logs: !options.once,
-            reads_md_log: options.read_md_log,
         },
         ladder_settings: options.ladder.settings(),
         manifest: ManifestSettings {

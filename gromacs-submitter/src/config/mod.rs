@@ -270,12 +270,6 @@ pub struct RunOptions {
     /// Until then the pods and their logs can be looked at.
     #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_KEEP_JOBS", default_value = "24h", value_parser = duration, help_heading = "Scheduling")]
     pub keep_jobs: Duration,
-    /// Read the end of md.log after each simulation
-    ///
-    /// One short pod more for each: mdrun says there where the time went, and the tuner learns the parts of a step from
-    /// it. Where the log of a pod is gone, the end of md.log is read in any case.
-    #[arg(long, env = "SCAVENGER_SUBMITTER_READ_MD_LOG", help_heading = "Scheduling")]
-    pub read_md_log: bool,
     /// Hold a row for TIME without a sign of life
     ///
     /// After that another submitter takes it over; longer than a request to Kubernetes or the tuner can take.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use scavenger_schema::gpu_offload;
 use scavenger_schema::simulation::{GromacsToTune, MINIMISERS, System};
-use scavenger_schema::tuning::{CycleTable, SystemDescription};
+use scavenger_schema::tuning::SystemDescription;
 
 pub use expanded::without_checkpoints;
 
@@ -263,8 +263,6 @@ pub struct Verification {
     pub is_backup: bool,
     /// Speed in ns per day and wall time in seconds, as the newest log ends.
     pub speed: Option<(f64, f64)>,
-    /// Where the time went, as the same log says.
-    pub cycles: Option<CycleTable>,
 }
 
 /// Reads what the verification script printed.
@@ -279,22 +277,7 @@ pub fn parse_verification(text: &str) -> Result<Verification, ProbeError> {
         step: number(&values, "step")?,
         is_backup: values.contains_key("backup"),
         speed: positive("performance").zip(positive("time")),
-        cycles: values
-            .get("cycles")
-            .map(|lines| cycles(lines, positive("pairs")))
-            .filter(CycleTable::is_usable),
     })
-}
-
-/// `NAME:SECONDS;` for each line of the table, and millions of pairs.
-fn cycles(lines: &str, pairs: Option<f64>) -> CycleTable {
-    let mut table = CycleTable { pairs: pairs.map(|millions| millions * 1e6), ..CycleTable::default() };
-    for (name, seconds) in lines.split(';').filter_map(|line| line.rsplit_once(':')) {
-        if let Ok(seconds) = seconds.parse() {
-            table.set(name, seconds);
-        }
-    }
-    table
 }
 
 /// The `key=value` lines from the line `start` on.
@@ -465,25 +448,17 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_log_tells_speed_and_where_the_time_went() {
-        let text = "verification=1\nstep=300\nperformance=2.959\ntime=17.577\n\
-                    cycles=Neighbor search:0.513;Force:14.248;PME mesh:2.134;Rest:0.076;Total:17.577;PME 3D-FFT:0.583;\n\
-                    pairs=738.124\n";
+    fn the_end_of_a_log_tells_the_speed() {
+        let text = "verification=1\nstep=300\nperformance=2.959\ntime=17.577\n";
         let found = parse_verification(text).expect("should be a good answer");
         assert_eq!((found.step, found.speed), (300, Some((2.959, 17.577))));
-        let table = found.cycles.expect("should have a table");
-        assert_eq!((table.total, table.force, table.pme_fft), (17.577, Some(14.248), Some(0.583)));
-        assert_eq!(table.pairs, Some(738.124e6));
-        for bad in ["cycles=", "cycles=Force:x;Total:1;", "cycles=Total:1;", "cycles=;;:;"] {
-            let found =
-                parse_verification(&format!("verification=1\nstep=3\n{bad}\nperformance=nan\ntime=1\n"));
-            assert_eq!(found, Ok(Verification { step: 3, ..Verification::default() }), "{bad}");
-        }
+        let bad = parse_verification("verification=1\nstep=3\nperformance=nan\ntime=1\n");
+        assert_eq!(bad, Ok(Verification { step: 3, ..Verification::default() }));
     }
 
-    /// The script on a log of GROMACS 2022 that mdrun appended to: the last table counts.
+    /// The script on a log of GROMACS 2022 that mdrun appended to: the last speed counts.
     #[test]
-    fn the_script_finds_the_last_table() {
+    fn the_script_finds_the_last_speed() {
         let folder = tempfile::tempdir().expect("should make a folder");
         let write = |name: &str, text: &str| {
             let path = folder.path().join(name);
@@ -491,7 +466,7 @@ mod tests {
             path
         };
         let log = include_str!("../../tests/fixtures/md-end.log");
-        let earlier = log.replace("14.248", "99.999").replace("2.959", "1.000");
+        let earlier = log.replace("2.959", "1.000");
         write("md.log", &format!("{earlier}{log}"));
         let checkpoint = write("state.cpt", "");
         let gmx = write("gmx", "#!/bin/sh\necho 'step = 300'\n");
@@ -508,12 +483,6 @@ mod tests {
         let text = String::from_utf8_lossy(&output.stdout);
         let found = parse_verification(&text).expect("should be an answer");
         assert_eq!((found.step, found.speed), (300, Some((2.959, 17.577))), "{text}");
-        let table = found.cycles.expect("should have a table");
-        assert_eq!(
-            (table.force, table.neighbor_search, table.pme_spread),
-            (Some(14.248), Some(0.513), Some(0.734))
-        );
-        assert_eq!(table.pairs, Some(738.124e6), "{text}");
         assert!(text.len() < 1000, "the operator copies at most 1 kB: {}", text.len());
         std::fs::remove_file(folder.path().join("md.log")).expect("should remove");
         let without = parse_verification("verification=1\nstep=300\n");

@@ -440,10 +440,10 @@ async fn insert_observation(
     sqlx::query(
         "insert into gromacs_observation (row_id, submission, attempt, owner, source, atoms, system, cpu_millicores,
             gpus, layout, hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds,
-            peak_memory_bytes, gromacs_build, killed_for_memory, node, image, cycles, node_cpu_millicores,
+            peak_memory_bytes, gromacs_build, killed_for_memory, node, image, node_cpu_millicores,
             node_requested_millicores)
         select $1, $2, $3, $4, $14, $5, $6, l.cpu_millicores, l.gpus, l.layout, $16, $7, $8, $9,
-            $10, $11, $13, $15, $17, $18, $19, $20, $21, $22
+            $10, $11, $13, $15, $17, $18, $19, $20, $21
         from gromacs_ladder l where l.row_id = $1 and l.submission = $2 and l.rung = $12
         on conflict on constraint gromacs_observation_once do nothing",
     )
@@ -466,7 +466,6 @@ async fn insert_observation(
     .bind(observation.killed_for_memory)
     .bind(observation.place.as_ref().and_then(|place| place.node.as_ref()))
     .bind(image(row))
-    .bind(observation.measured.and_then(|measured| measured.cycles).map(Json))
     .bind(observation.place.as_ref().and_then(|place| place.cpu_millicores))
     .bind(observation.place.as_ref().and_then(|place| place.requested_millicores))
     .execute(&mut **transaction)

@@ -128,7 +128,7 @@ async fn a_life(queue: &Queue, claim: Claim) -> Claim {
         system: claim.row.system.description().expect("should have atoms"),
         rung: 1,
         place: None,
-        measured: Some(Measurement { ns_per_day: 41.5, steps: 4000, wall_seconds: 60.0, cycles: None }),
+        measured: Some(Measurement { ns_per_day: 41.5, steps: 4000, wall_seconds: 60.0 }),
         peak_memory_bytes: None,
         killed_for_memory: false,
     };

@@ -10,7 +10,6 @@
 //! | `system` | what is simulated |
 //! | `settings` | settings that make a step dearer or cheaper |
 //! | `build` | how GROMACS was built |
-//! | `cycles` | where mdrun says that the time went |
 //! | `nodes` | where it may run |
 //! | `ladder` | the ladder: request and reply |
 //! | `predict` | the prediction for one layout |
@@ -19,7 +18,6 @@
 
 mod build;
 mod calibration;
-mod cycles;
 mod hardware;
 mod ladder;
 mod nodes;
@@ -32,7 +30,6 @@ use serde::{Deserialize, Serialize};
 pub use crate::layout::{BONDED_ON_GPU, Device, Layout, PME_ON_GPU, UPDATE_ON_GPU, release_year};
 pub use build::{Build, MPI, PRECISION, SIMD};
 pub use calibration::{Benchmark, CalibrationReply, CalibrationRequest};
-pub use cycles::CycleTable;
 pub use hardware::{
     ClassResidual, CpuHardware, DroppedRuns, GpuHardware, HardwareReply, ModelClass, ModelReply,
 };

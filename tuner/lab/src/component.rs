@@ -3,9 +3,9 @@
 //! mdrun ends its log with a table of wall time by activity. A component is a sum of its lines that the model has parts
 //! for, so that a measured run is several observations: of the whole step, and of each component.
 
-use scavenger_schema::tuning::CycleTable;
-
 use scavenger_tuner_model::performance::CpuParts;
+
+use super::cycles::CycleTable;
 
 /// A component of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 //! The tables count seconds of wall time by component. mdrun's tuning of PME moves work between two of them, so each
 //! is compared for the pairs that the log counted. `../../data/README.md` names the source.
 
-use scavenger_schema::tuning::CycleTable;
 use scavenger_tuner_model::Model;
 
 use super::component::Component;
+use super::cycles::CycleTable;
 use super::data::{Row, Table, number};
 use super::{Fold, fit};
 
@@ -95,7 +95,7 @@ fn log<'a>(cell: &impl Fn(&str) -> &'a str, rows: &[Row]) -> Option<Log> {
     let steps = total / row.seconds();
     let pairs = (number(cell("pairs_lj_M"))? + number(cell("pairs_q_M"))?) * 1e6;
     let tuned = pairs / row.job.work.pairs;
-    let mut table = CycleTable { total, pairs: Some(pairs * steps), ..CycleTable::default() };
+    let mut table = CycleTable { total, ..CycleTable::default() };
     for (column, line) in LINES {
         if let Some(seconds) = number(cell(column)) {
             table.set(line, seconds);

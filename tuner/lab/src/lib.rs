@@ -2,6 +2,7 @@
 
 pub mod component;
 pub mod components;
+pub mod cycles;
 pub mod data;
 pub mod efficiency;
 pub mod fit;

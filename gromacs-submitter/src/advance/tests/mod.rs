@@ -54,7 +54,6 @@ struct Scene {
     job_log: Log,
     is_followed: bool,
     follows_logs: bool,
-    reads_md_log: bool,
     memory_bytes: Option<i64>,
     room_is_taken: bool,
     restart_seconds: Option<i32>,
@@ -77,7 +76,6 @@ impl Scene {
             job_log: Log::NotRead,
             is_followed: false,
             follows_logs: true,
-            reads_md_log: false,
             memory_bytes: None,
             room_is_taken: false,
             restart_seconds: None,
@@ -101,7 +99,6 @@ impl Scene {
             progress_interval: Duration::from_secs(5),
             keep_jobs: KEEP_JOBS,
             follows_logs: self.follows_logs,
-            reads_md_log: self.reads_md_log,
         };
         let seen = self.seen(needs(&self.row, self.now));
         advance(&Input { row: &self.row, seen: &seen, settings: &settings, now: self.now })
@@ -483,7 +480,7 @@ fn an_attempt_that_was_interrupted_has_measured_how_fast_it_was() {
     let interrupted = attempt(1, 2, Some(Outcome::Interrupted));
     for (seconds, follows_logs, measured) in [
         // 10,000 steps of 2 fs in 200 s are 8.64 ns a day.
-        (200, true, Some(Measurement { ns_per_day: 8.64, steps: 10_000, wall_seconds: 200.0, cycles: None })),
+        (200, true, Some(Measurement { ns_per_day: 8.64, steps: 10_000, wall_seconds: 200.0 })),
         // Start-up would weigh too much.
         (119, true, None),
         // When it had come so far nobody knows.
@@ -597,8 +594,7 @@ fn success_without_any_progress_fails() {
     assert!(reason(&step).contains("gets no further"), "{}", reason(&step));
 }
 
-const END_OF_MD_LOG: &str =
-    "verification=1\nstep=4000\nperformance=41.5\ntime=60\ncycles=Force:40;PME mesh:9;Total:60;\npairs=700";
+const END_OF_MD_LOG: &str = "verification=1\nstep=4000\nperformance=41.5\ntime=60";
 
 /// The probe has read a checkpoint at the last step, and md.log.
 fn md_log_was_read(scene: &mut Scene) -> Step {
@@ -620,27 +616,6 @@ fn when_the_log_is_gone_md_log_tells_how_fast_it_was() {
     assert_eq!((step.status.state, step.status.ns_per_day), (State::Completed, Some(41.5)));
     let measured = step.observations[0].measured.expect("md.log tells the speed");
     assert_eq!((measured.steps, measured.wall_seconds), (4000, 60.0));
-    let cycles = measured.cycles.expect("md.log has a table");
-    assert_eq!((cycles.total, cycles.force, cycles.pairs), (60.0, Some(40.0), Some(700e6)));
-}
-
-#[test]
-fn where_the_time_went_is_read_after_each_simulation_if_asked_for() {
-    for asked in [false, true] {
-        let log = include_str!("../../../tests/fixtures/mdrun-continued.txt");
-        let mut scene = Scene::with_job(submitted(), completed_job()).read(log);
-        scene.reads_md_log = asked;
-        let step = scene.go();
-        assert_eq!((step.status.state == State::Completed, step.status.verifying), (!asked, asked));
-        if asked {
-            let step = md_log_was_read(&mut scene);
-            assert_eq!(step.status.state, State::Completed);
-            let measured = step.observations[0].measured.expect("md.log tells the speed");
-            assert_eq!((measured.steps, measured.cycles.map(|cycles| cycles.total)), (2880, Some(60.0)));
-        } else {
-            assert_eq!(step.observations[0].measured.and_then(|measured| measured.cycles), None);
-        }
-    }
 }
 
 #[test]

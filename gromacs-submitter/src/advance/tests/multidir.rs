@@ -9,7 +9,6 @@ fn of_two() -> GromacsToTune {
 #[test]
 fn what_several_measured_teaches_the_tuner_nothing() {
     let mut scene = Scene::with_job(of_two(), completed_job()).read(CONTINUED);
-    scene.reads_md_log = true;
     let step = scene.go();
     assert_eq!((step.status.state, step.status.ns_per_day), (State::Completed, Some(29.768)));
     assert!(step.observations.is_empty(), "{:?}", step.observations);

@@ -62,7 +62,6 @@ fn what_was_not_looked_for_is_looked_for_again() {
         progress_interval: Duration::ZERO,
         keep_jobs: KEEP_JOBS,
         follows_logs: true,
-        reads_md_log: false,
     };
     let step = advance(&Input { row: &scene.row, seen: &seen, settings: &settings, now: now() });
     assert_eq!(step.action, Action::Settle);
