@@ -150,7 +150,7 @@ impl Sources {
         known.chain([("together", &all)]).map(line).collect()
     }
 
-    /// The files of which a file uses something, be it that a third one passes it on. What it passes on itself does not
+    /// The files from which a file uses something, even if a third one passes it on. What it passes on itself does not
     /// count: nothing in it depends on that.
     fn arrows(&self, module: &str) -> BTreeSet<String> {
         let paths = self.0.get(module).into_iter().flat_map(|source| &source.paths);

@@ -26,7 +26,7 @@ const CALLED: [&str; 26] = [
 const LEFT_OUT: [&str; 7] =
     ["/test/", "/idlelib/", "/lib2to3/", "/config-", "/ensurepip/", "/pydoc_data/", "/tkinter/"];
 
-/// A program of which the machines run the tests.
+/// A program whose tests the machines run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tested {
     Supervisor,

@@ -1,4 +1,4 @@
-//! Namespaces of which something is known for a while. All of it is memory: a planner that is started again finds out again.
+//! What is known of namespaces for a while. All of it is memory: a planner that is started again finds out again.
 //!
 //! - The supervisor could not be started there. Starts in the namespace go without it for a while, since image pull secrets belong
 //!   to namespaces.
@@ -133,18 +133,7 @@ impl ByRequests {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{at, key, pod, seconds};
-
-    fn supervised(name: &str) -> Pod {
-        let mut pod = pod(name, 1).of("a", 1).on("n1");
-        pod.supervisor = Some(Box::new(Container::Waiting(None)));
-        pod
-    }
-
-    fn ended(exit_code: i32, message: &str, started: bool) -> Container {
-        let reason = if started { "Error" } else { "StartError" }.to_owned();
-        Container::Ended { exit_code, reason, message: message.to_owned(), time: Some(at(5)), started }
-    }
+    use crate::fixtures::{at, ended, key, seconds, supervised};
 
     #[test]
     fn a_namespace_goes_without_for_longer_each_time_until_one_starts_with_it() {

@@ -144,7 +144,7 @@ impl Capacity {
     /// Checks that what was promised is within the limits of nodes, where pods that are bound leave that to choose.
     ///
     /// # Errors
-    /// What is beyond the limit of which node.
+    /// The first node beyond its limit, and what is beyond it.
     #[cfg(any(test, feature = "fixtures"))]
     pub(crate) fn check_limits_of_nodes(&self, ledger: &Ledger) -> Result<(), String> {
         for (name, entry) in &self.nodes {

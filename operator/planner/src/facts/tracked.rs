@@ -90,7 +90,7 @@ impl Tracked {
     }
 
     /// Takes in whether its user keeps it from starting, and whether it was in the queue until now. One that could have
-    /// started once has waited since then, whoever took its folder or its volume meanwhile: else those that come after it
+    /// started once has waited since then, even if another took its folder or its volume meanwhile: else those that come after it
     /// could keep it waiting forever by taking turns. While it is suspended it does not wait for anybody.
     pub(crate) fn set_held_back(&mut self, held_back: bool, was_ready: bool, now: Timestamp) {
         if held_back {
@@ -246,7 +246,7 @@ pub struct Memory {
     pub given_back: Option<(Waiting, Timestamp)>,
     /// Since when something that the spec refers to was found missing.
     pub missing_since: Option<Timestamp>,
-    /// The attempt of which this planner knows that no Job was made yet.
+    /// The attempt, if this planner knows that no Job was made for it yet.
     pub may_create: Option<u32>,
     /// The attempt whose Job was made and vanished.
     pub lost_job: Option<u32>,
@@ -317,7 +317,7 @@ pub type PodEvents = (Timestamp, Vec<(Name, Option<PodEvent>)>);
 pub struct CreateFailure {
     /// When it was asked.
     pub asked: Timestamp,
-    /// The sentence of whoever refused the pods, if there is one.
+    /// What was said by the part that refused the pods, if anything.
     pub said: Option<String>,
 }
 

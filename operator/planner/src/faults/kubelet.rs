@@ -16,7 +16,7 @@ pub(crate) const OUT_OF_MEMORY: &str = "OOMKilled";
 /// Why a pod ended that the kubelet evicted.
 pub(crate) const EVICTED: &str = "Evicted";
 
-/// Why a Job failed of which a pod had condition DisruptionTarget: the only rule of its podFailurePolicy.
+/// Why a Job failed if one of its pods had condition DisruptionTarget: the only rule of its podFailurePolicy.
 pub(crate) const POD_FAILURE_POLICY: &str = "PodFailurePolicy";
 
 /// True if the kubelet evicted a pod because its node had no memory left. Disks and limits of its own are another matter.

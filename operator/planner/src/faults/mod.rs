@@ -98,7 +98,7 @@ impl Meaning {
 /// How an admission webhook refuses an object.
 const BY_WEBHOOK: &str = " denied the request";
 
-/// Words, of which one is said.
+/// Words, and what it means if one of them is said.
 struct Row {
     speaker: Speaker,
     /// What must be said, too.

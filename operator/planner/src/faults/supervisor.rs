@@ -56,18 +56,7 @@ pub(crate) fn message(pod: &Pod, why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::{at, pod};
-
-    fn supervised(name: &str) -> Pod {
-        let mut pod = pod(name, 1).of("a", 1).on("n1");
-        pod.supervisor = Some(Box::new(Container::Waiting(None)));
-        pod
-    }
-
-    fn ended(exit_code: i32, message: &str, started: bool) -> Container {
-        let reason = if started { "Error" } else { "StartError" }.to_owned();
-        Container::Ended { exit_code, reason, message: message.to_owned(), time: Some(at(5)), started }
-    }
+    use crate::fixtures::{at, ended, supervised};
 
     #[test]
     fn an_image_that_cannot_be_pulled_and_a_program_that_cannot_be_run_are_known() {

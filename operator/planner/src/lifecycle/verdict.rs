@@ -121,7 +121,7 @@ pub fn judge(case: &Case<'_>) -> Verdict {
     of_tie(case, over).or_else(|| of_failures(case)).unwrap_or_else(|| of_job(case))
 }
 
-/// An attempt of which nobody can say whether a deletion or an end came first. `over` is since when its Job is over.
+/// Nobody can say whether a deletion of this attempt or its end came first. `over` is since when its Job is over.
 fn of_tie(case: &Case<'_>, over: Option<Timestamp>) -> Option<Verdict> {
     let Case { attempt, evidence, pods, .. } = *case;
     // The kubelet may say that a container ended before it says that its pod did.
@@ -141,7 +141,7 @@ fn of_tie(case: &Case<'_>, over: Option<Timestamp>) -> Option<Verdict> {
     Some(Verdict::Ended(Ending::new(taken_away(attempt, evidence), reason, message)))
 }
 
-/// An attempt of which pods failed: the one that tells most about the cause decides.
+/// Pods of the attempt failed: the one that tells most about the cause decides.
 fn of_failures(case: &Case<'_>) -> Option<Verdict> {
     let Case { attempt, evidence, pods, .. } = *case;
     let failures = pods.values().filter_map(|pod| failure(case, pod));

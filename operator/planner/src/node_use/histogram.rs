@@ -18,7 +18,7 @@ const MOST_HALF_LIVES: f64 = 40.0;
 /// Buckets with less than this share of all weight are dropped.
 const LEAST: f64 = 1e-6;
 
-/// Samples, of which old ones count less.
+/// Samples; old ones count less.
 #[derive(Debug, Clone)]
 pub(crate) struct Histogram {
     /// What the first bucket ends at.

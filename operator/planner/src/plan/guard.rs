@@ -42,7 +42,7 @@ pub struct Leaving {
 }
 
 impl Planner {
-    /// What helps each ordinary pod that waits for capacity and does not preempt by itself, those of the highest priority
+    /// What helps each ordinary pod that waits for capacity and does not preempt others, those of the highest priority
     /// first. Nobody is named twice. Empty in every mode but [`PreemptionMode::Operator`], and without settings.
     ///
     /// The planner is of no further use: it takes what it says for done.
@@ -52,7 +52,7 @@ impl Planner {
         {
             return Vec::new();
         }
-        // Whoever carries this out is no operator: it frees capacity, and leaves all else to the next one.
+        // What carries this out is no operator: it frees capacity, and leaves all else to the next one.
         let mut ignored = Vec::new();
         // What is promised to pods that are not there yet counts as taken.
         while let Some(key) = self.agenda.next() {

@@ -399,6 +399,17 @@ mod tests {
         Action { sj: Key::new("lab", name), uid: name.into(), task }
     }
 
+    fn creates() -> Action {
+        let task = Task::CreateJob {
+            attempt: 1,
+            priority_class: 0,
+            confinement: Box::default(),
+            supervisor: None,
+            by_use: None,
+        };
+        action("creates", task)
+    }
+
     fn names(mut line: Line) -> Vec<String> {
         std::iter::from_fn(|| line.take()).map(|action| action.sj.name.to_string()).collect()
     }
@@ -407,16 +418,7 @@ mod tests {
     fn what_frees_room_goes_before_what_takes_it() {
         let mut line = Line::default();
         line.join(action("prepares", Task::Prepare { resource_version: 1 }));
-        line.join(action(
-            "creates",
-            Task::CreateJob {
-                attempt: 1,
-                priority_class: 0,
-                confinement: Box::default(),
-                supervisor: None,
-                by_use: None,
-            },
-        ));
+        line.join(creates());
         line.join(action("prepares too", Task::Prepare { resource_version: 1 }));
         line.join(action("stops", Task::Interrupt { pods: Vec::new() }));
         assert_eq!(names(line), ["stops", "creates", "prepares", "prepares too"]);
@@ -427,16 +429,7 @@ mod tests {
         let mut line = Line::default();
         line.join(action("prepares", Task::Prepare { resource_version: 1 }));
         for _ in 0..10 * LET_PAST {
-            line.join(action(
-                "creates",
-                Task::CreateJob {
-                    attempt: 1,
-                    priority_class: 0,
-                    confinement: Box::default(),
-                    supervisor: None,
-                    by_use: None,
-                },
-            ));
+            line.join(creates());
         }
         let before = names(line).iter().position(|name| name == "prepares");
         assert!(before.is_some_and(|before| before as u64 <= 2 * LET_PAST), "{before:?} went before it");

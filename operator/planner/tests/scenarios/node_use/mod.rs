@@ -228,7 +228,7 @@ fn a_gang_needs_capacity_by_requests_too() {
     assert_eq!(cluster.status("one").phase, Phase::Running);
 }
 
-/// What ordinary pods use, or request where nodes have limits of their own, leaves a gang no room, whoever ends.
+/// What ordinary pods use, or request where nodes have limits of their own, leaves a gang no room, even if all ScavengerJobs end.
 #[test]
 fn nothing_is_kept_for_a_gang_that_cannot_fit_beside_ordinary_pods() {
     let by_use = settings().by_use();
