@@ -1,7 +1,7 @@
 //! What ordinary pods notice of ScavengerJobs, and what these get, on a node whose capacity is reserved and idle: alone,
 //! beside ScavengerJobs that are counted by requests, and beside such that are counted by use, each without and with the node
-//! agent. Figures with their aims, no verdicts: `cargo xtask bench --only usage` runs it. A part that fails leaves its figures out of the table, and the others
-//! are measured and printed all the same.
+//! agent. Figures with their aims, no verdicts: `cargo xtask bench --only usage` runs it. A part that fails leaves its
+//! figures out of the table, and the others are measured and printed all the same.
 
 use std::{
     fmt::Display,
