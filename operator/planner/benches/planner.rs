@@ -43,6 +43,9 @@ const SIZE_OF_VARIETIES: usize = 100_000;
 /// Enough for a 99th percentile of some thousand events.
 const ROUNDS_OF_VARIETIES: usize = 200;
 
+/// Rounds of events between two samples of all nodes: some hundred events, as in 15 s of a large cluster.
+const ROUNDS_OF_SAMPLES: usize = 20;
+
 /// Argument with which the bench calls itself to be a process that does nothing but rebuild.
 const REBUILD: &str = "rebuild-once";
 
@@ -290,6 +293,11 @@ impl Cluster {
             pod.node = Some(world.node(number).name);
             pod.resource_version = self.version();
             self.event("pod of a DaemonSet bound", Some(Observation::Pod(Box::new(pod))));
+        }
+        if world.variety() == Variety::ByUse && number.is_multiple_of(ROUNDS_OF_SAMPLES) {
+            self.now += seconds(15);
+            self.event("samples of nodes", Some(Observation::Usage(Some(world.samples(self.now)))));
+            self.event("samples of pods", Some(Observation::PodUsage(Vec::new())));
         }
         for other in [false, true] {
             let mut sj = world.waiting(10_000_000 + 2 * number + usize::from(other));

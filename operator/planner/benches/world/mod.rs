@@ -1,12 +1,13 @@
 //! Objects as watches deliver them: each with texts of its own, as they come out of a decoder.
 
+use jiff::Timestamp;
 use scavenger_planner::{
     fixtures::{at, millis, pod, seconds, settings},
     resources::{Resources, Share},
     values::{
         Admitted, Attempt, Demand, Job, Key, Name, Node, NodeTerm, Observation, Outcome, Phase, Placement,
-        Pod, Reason, ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, Settings, SupervisionSpec, Waiting,
-        WaitingReason,
+        Pod, Reason, ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, Settings, SupervisionSpec, Usage,
+        Waiting, WaitingReason,
     },
 };
 
@@ -29,10 +30,13 @@ pub enum Variety {
     Rollout,
     /// More is used than the headroom allows, and thousands that were told to go are still there.
     Overfull,
+    /// Every node is counted by what ordinary pods use, and all are measured every 15 s.
+    ByUse,
 }
 
 impl Variety {
-    pub const ALL: [Self; 5] = [Self::Typical, Self::OwnMemory, Self::OwnNode, Self::Rollout, Self::Overfull];
+    pub const ALL: [Self; 6] =
+        [Self::Typical, Self::OwnMemory, Self::OwnNode, Self::Rollout, Self::Overfull, Self::ByUse];
 }
 
 /// A cluster in which so many SJs are, a fifth of them running.
@@ -144,7 +148,9 @@ impl World {
 
     fn demand(&self, number: usize) -> Demand {
         match self.variety {
-            Variety::Typical | Variety::Rollout | Variety::Overfull => Self::typical_demand(number),
+            Variety::Typical | Variety::Rollout | Variety::Overfull | Variety::ByUse => {
+                Self::typical_demand(number)
+            }
             Variety::OwnMemory => {
                 let mut demand = Self::typical_demand(number);
                 demand.per_pod.memory_bytes += (number as i64) << 12;
@@ -266,7 +272,24 @@ impl World {
             pool.headroom.interrupt_threshold = Some(Share::from_fraction(0.65));
             pool.headroom.target = Share::from_fraction(0.6);
         }
+        if self.variety == Variety::ByUse {
+            pool = pool.by_use();
+        }
         pool
+    }
+
+    /// What metrics.k8s.io answers about every node: half of what its ordinary pods request.
+    pub fn samples(&self, time: Timestamp) -> Vec<Usage> {
+        let sample = |number: usize| {
+            let allocatable = self.node(number).allocatable;
+            Usage {
+                node: Self::node_name(number).into(),
+                cpu_milli: allocatable.cpu_milli * ORDINARY_PERMILLE / 2_000,
+                memory_bytes: allocatable.memory_bytes * ORDINARY_PERMILLE / 2_000,
+                time,
+            }
+        };
+        (0..self.nodes).map(sample).collect()
     }
 
     /// Everything there is, in the order in which watches deliver their first lists.

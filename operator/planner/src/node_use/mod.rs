@@ -78,8 +78,8 @@ pub(crate) struct NodeUse {
     dry_run: DryRun,
     /// Nodes to be looked at again.
     dirty: BTreeSet<Name>,
-    /// When some node is to be looked at although nothing is seen of it.
-    timers: BTreeMap<Name, Timestamp>,
+    /// When some node is to be looked at although nothing is seen of it: `Measured::timer` of all.
+    timers: BTreeSet<(Timestamp, Name)>,
 }
 
 /// What was measured of a node.
@@ -96,6 +96,8 @@ struct Measured {
     busy_since: Option<Timestamp>,
     /// The last sample that the planner before this one had.
     before: Option<Timestamp>,
+    /// When the node is to be looked at although nothing is seen of it.
+    timer: Option<Timestamp>,
 }
 
 /// What ordinary pods of a node used together: at least this. A ScavengerJob's pod that has just started or ended may be in
@@ -143,6 +145,7 @@ impl Measured {
             heard: now,
             busy_since: None,
             before: None,
+            timer: None,
         }
     }
 
@@ -200,6 +203,7 @@ impl NodeUse {
             self.ordinary.clear();
             self.scavengers.clear();
             self.nodes.clear();
+            self.timers.clear();
             self.dry_run = DryRun::default();
         } else {
             if settings.is_none_or(Settings::places_by_use) {
@@ -216,9 +220,9 @@ impl NodeUse {
 
     /// A node is gone.
     pub(crate) fn forget_node(&mut self, node: &Name) {
+        self.set_timer(node, None);
         self.nodes.remove(node);
         self.remembered.remove(node);
-        self.timers.remove(node);
         self.dirty.remove(node);
         self.dry_run.forget(node);
         self.breaker.forget_node(node);
@@ -312,12 +316,12 @@ impl NodeUse {
         capacity: &mut Capacity,
         now: Timestamp,
     ) -> Vec<(Name, Vec<Lack>)> {
-        let due = self.timers.iter().filter(|(_, time)| **time <= now).map(|(name, _)| name.clone());
-        self.dirty.extend(due.collect::<Vec<_>>());
+        let due = self.timers.iter().take_while(|(time, _)| *time <= now);
+        self.dirty.extend(due.map(|(_, name)| name.clone()));
         self.dirty.extend(self.breaker.close(now));
         let mut lacking = Vec::new();
         for name in std::mem::take(&mut self.dirty) {
-            self.timers.remove(&name);
+            self.set_timer(&name, None);
             let lacks = settings.and_then(|settings| {
                 let rules = settings.usage.as_deref()?;
                 let node = capacity.node(&name)?.node.clone();
@@ -336,7 +340,7 @@ impl NodeUse {
 
     /// When some node is to be looked at although nothing is seen of it.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
-        earlier(self.timers.values().min().copied(), self.breaker.wake_at())
+        earlier(self.timers.first().map(|(time, _)| *time), self.breaker.wake_at())
     }
 
     /// Counts a node by use.
@@ -416,8 +420,12 @@ impl NodeUse {
     }
 
     fn set_timer(&mut self, node: &Name, time: Option<Timestamp>) {
+        let Some(measured) = self.nodes.get_mut(node) else { return };
+        if let Some(before) = std::mem::replace(&mut measured.timer, time) {
+            self.timers.remove(&(before, node.clone()));
+        }
         if let Some(time) = time {
-            self.timers.insert(node.clone(), time);
+            self.timers.insert((time, node.clone()));
         }
     }
 
