@@ -1,5 +1,7 @@
 //! Objects as watches deliver them: each with texts of its own, as they come out of a decoder.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use scavenger_planner::{
     fixtures::{at, millis, pod, seconds, settings},
@@ -78,7 +80,7 @@ pub fn hopeless(number: usize) -> Pod {
 pub fn job(sj: &ScavengerJob, attempt: u32, version: u64) -> Job {
     Job {
         key: Key::new(&*sj.key.namespace, format!("{}-{attempt}", sj.key.name)),
-        uid: format!("job-{}", sj.uid).into(),
+        uid: format!("job-{attempt}-{}", sj.uid).into(),
         resource_version: version,
         creation_time: sj.creation_time,
         owner: Name::from(&*sj.uid),
@@ -208,7 +210,7 @@ impl World {
 
     fn attempt(&self, number: usize, sj: &ScavengerJob) -> Attempt {
         Attempt {
-            job_uid: Some(format!("job-{}", sj.uid).into()),
+            job_uid: Some(format!("job-1-{}", sj.uid).into()),
             start_time: Some(at(-900) + millis(number as i64 * 7_919 % 800_000)),
             ..Attempt::first(self.demand(number).into(), at(-900))
         }
@@ -278,18 +280,26 @@ impl World {
         pool
     }
 
-    /// What metrics.k8s.io answers about every node: half of what its ordinary pods request.
-    pub fn samples(&self, time: Timestamp) -> Vec<Usage> {
+    /// What metrics.k8s.io answers about every node where pods of ScavengerJobs use what they hold: ordinary pods use a tenth
+    /// less than they request, which the margin adds again. So there is as little free as by requests.
+    pub fn samples(&self, held: &BTreeMap<&Name, Resources>, time: Timestamp) -> Vec<Usage> {
         let sample = |number: usize| {
-            let allocatable = self.node(number).allocatable;
+            let name = Name::from(Self::node_name(number));
+            let ordinary = Self::ordinary_milli(number) * 10;
+            let held = held.get(&name).cloned().unwrap_or_default();
             Usage {
-                node: Self::node_name(number).into(),
-                cpu_milli: allocatable.cpu_milli * ORDINARY_PERMILLE / 2_000,
-                memory_bytes: allocatable.memory_bytes * ORDINARY_PERMILLE / 2_000,
+                cpu_milli: ordinary * 9 / 10 + held.cpu_milli,
+                memory_bytes: ((ordinary * 2) << 20) * 9 / 10 + held.memory_bytes,
+                node: name,
                 time,
             }
         };
         (0..self.nodes).map(sample).collect()
+    }
+
+    /// What each of the ten ordinary pods of a node requests, in millicores.
+    fn ordinary_milli(node: usize) -> i64 {
+        [16, 32, 32, 64][node % 4] * ORDINARY_PERMILLE / 10
     }
 
     /// Everything there is, in the order in which watches deliver their first lists.
@@ -300,8 +310,7 @@ impl World {
         // Ten on each node, with a third of the cluster's processors; ScavengerJobs fill it up to about 70%.
         let pods = (0..self.size).map(move |number| {
             let node = number % self.nodes;
-            let cpu = [16, 32, 32, 64][node % 4];
-            Observation::Pod(Box::new(ordinary(number, cpu * ORDINARY_PERMILLE / 10, Some(&name(node)))))
+            Observation::Pod(Box::new(ordinary(number, Self::ordinary_milli(node), Some(&name(node)))))
         });
         let pending = (0..self.size / 100).map(move |number| {
             Observation::Pod(Box::new(ordinary(5_000_000 + number, 100 + number as i64, None)))
