@@ -2,7 +2,8 @@
 //!
 //! When what pods on the pool's nodes use passes a resource's `interruptThreshold`, ScavengerJobs go until
 //! `headroomTarget` is reached: those that lose least together (`super::least_loss`). Pods that only wait for a node do
-//! not count, and what is terminating already counts as gone.
+//! not count, and what is terminating already counts as gone. A threshold with a typing error, or a zone that is away, would
+//! cost everything at once: so they go in rounds (`super::rounds`).
 //!
 //! The same holds for each group of nodes with the same taints, where there are several (`capacity::sums`): who does
 //! not tolerate a taint finds nothing free on the nodes that have it. There only those go that reach no other group. Their
@@ -108,6 +109,10 @@ impl Cause for KeepHeadroom {
             (self.last, self.has_news) = (None, false);
             return true;
         }
+        if pool.rounds.is_full(&Reason::Headroom, pool.now) {
+            self.has_news = false;
+            return true;
+        }
         let last = self.last.as_ref();
         self.has_news = last.is_some_and(|last| last.stamp != stamp(pool));
         // Those that should have gone may be stuck by then, and others go in their place.
@@ -120,6 +125,10 @@ impl Cause for KeepHeadroom {
         self.has_news = false;
         for part in parts(pool).collect::<Vec<_>>() {
             keep_in(pool, part);
+        }
+        if pool.rounds.is_full(&Reason::Headroom, pool.now) {
+            // With the next round there is something to do, whatever changes until then.
+            self.last = None;
         }
     }
 
@@ -199,7 +208,6 @@ fn keep_in(pool: &mut Pool<'_>, part: Part) {
         let mut stays_there = pool.capacity.reach_only(&demands, group).into_iter();
         candidates.retain(|_| stays_there.next().unwrap_or(false));
     }
-    for (sj, message) in choose(&used, &whole, headroom, &name(pool, part), candidates) {
-        pool.order(&sj, Reason::Headroom, message);
-    }
+    let chosen = choose(&used, &whole, headroom, &name(pool, part), candidates);
+    pool.order_in_rounds(&Reason::Headroom, pool.occupancy.len(), chosen);
 }

@@ -2,36 +2,25 @@
 //! not tolerate, or the pool changed. Its ScavengerJobs are given back, those that lose least first.
 //!
 //! A label that is removed by mistake, or a typing error in the pool's selector, must not cost everything at once. So nobody
-//! goes before a node has been outside for a minute, and then they go in rounds. A cordoned node is still in the pool:
-//! cordoned means no new pods, and the drain of a node evicts on its own.
+//! goes before a node has been outside for a minute, and then they go in rounds (`super::rounds`). A cordoned node is still in
+//! the pool: cordoned means no new pods, and the drain of a node evicts on its own.
 
 use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::pool::{Cause, Pool};
-use crate::values::{Name, Node, Reason, Settings, earlier, later};
+use crate::values::{Name, Node, Reason, Settings, later};
 
 /// How long a node is outside before anybody there is interrupted.
 pub(crate) const GRACE: SignedDuration = SignedDuration::from_secs(60);
-
-/// The time between two rounds.
-const ROUND: SignedDuration = SignedDuration::from_secs(10);
-
-/// In one round goes one of so many ScavengerJobs: half of a thousand are still there after a minute of rounds.
-const ONE_OF: usize = 10;
-
-/// So many go in one round at least.
-const AT_LEAST: usize = 10;
 
 /// The nodes that left the pool with pods of ScavengerJobs on them.
 #[derive(Debug, Default)]
 pub(crate) struct LeftPool {
     /// When this planner first found each outside the pool.
     since: BTreeMap<Name, Timestamp>,
-    /// No round before this time.
-    next_round: Option<Timestamp>,
-    /// When a node has been outside for long enough, or the next round is due.
+    /// When a node has been outside for long enough.
     wake_at: Option<Timestamp>,
 }
 
@@ -60,28 +49,17 @@ impl Cause for LeftPool {
             self.since.entry(node.clone()).or_insert(now);
         }
         self.wake_at = self.since.values().map(|since| later(*since, GRACE)).filter(|time| *time > now).min();
-        let due = || self.since.iter().filter(|(_, since)| later(**since, GRACE) <= now);
-        if due().next().is_none() {
+        if pool.rounds.is_full(&Reason::NodeLeftPool, now) {
             return;
         }
-        if let Some(next) = self.next_round.filter(|next| *next > now) {
-            self.wake_at = earlier(self.wake_at, Some(next));
-            return;
-        }
-        let nodes = due().filter_map(|(name, _)| {
+        let due = self.since.iter().filter(|(_, since)| later(**since, GRACE) <= now);
+        let nodes = due.filter_map(|(name, _)| {
             let node = pool.capacity.node(name)?.node;
             Some((name, message(node, pool.settings)))
         });
         let holders = pool.losers_on(nodes);
-        let round = (holders.len() / ONE_OF).max(AT_LEAST);
-        if !holders.is_empty() {
-            let next = later(now, ROUND);
-            self.next_round = Some(next);
-            self.wake_at = earlier(self.wake_at, Some(next));
-        }
-        for (_, sj, message) in holders.into_iter().take(round) {
-            pool.order(&sj, Reason::NodeLeftPool, message);
-        }
+        let in_order = holders.into_iter().map(|(_, sj, message)| (sj, message));
+        pool.order_in_rounds(&Reason::NodeLeftPool, in_order.len(), in_order);
     }
 
     fn wake_at(&self) -> Option<Timestamp> {

@@ -2,6 +2,7 @@
 //!
 //! Each cause keeps what it alone has to know, and orders the interruption of those that lose least ([`least_loss`]). An
 //! order is all that it gives: how an attempt is interrupted is the same for every cause ([`crate::lifecycle::interruption`]).
+//! A cause for which nobody waits orders in rounds ([`rounds`]), so that a mistake does not cost everything at once.
 
 pub mod drain;
 pub mod headroom;
@@ -12,6 +13,7 @@ pub mod node_pressure;
 pub mod pending_pod;
 pub mod pending_resize;
 pub(crate) mod pool;
+pub(crate) mod rounds;
 pub mod short_nodes;
 
 use std::collections::BTreeMap;
@@ -69,6 +71,7 @@ impl Causes {
             wake_at = earlier(wake_at, cause.wake_at());
         }
         pool.hurry(&relies_on);
-        earlier(wake_at, pool.last_release(&relies_on))
+        let next_round = pool.rounds.wake_at(pool.now);
+        earlier(earlier(wake_at, next_round), pool.last_release(&relies_on))
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::least_loss::Candidate;
+use super::{least_loss::Candidate, rounds::Rounds};
 use crate::{
     capacity::{Capacity, ScavengerPod, promises::Promises, without_compute},
     facts::{
@@ -55,6 +55,7 @@ pub(crate) struct Pool<'a> {
     pub(crate) capacity: &'a mut Capacity,
     pub(crate) promises: &'a mut Promises,
     pub(crate) occupancy: &'a Occupancy,
+    pub(crate) rounds: &'a mut Rounds,
     pub(crate) settings: &'a Settings,
     pub(crate) now: Timestamp,
     /// Interruptions that were ordered so far.
@@ -81,12 +82,15 @@ pub(crate) enum Standing {
 pub(super) const PATIENCE: SignedDuration = SignedDuration::from_secs(30);
 
 impl Pool<'_> {
-    /// Orders the interruption of a ScavengerJob's active attempt.
-    pub(crate) fn order(&mut self, sj: &Key, reason: Reason, message: String) {
+    /// Orders the interruption of a ScavengerJob's active attempt. False if it has none, or if that was decided before.
+    pub(crate) fn order(&mut self, sj: &Key, reason: Reason, message: String) -> bool {
         let order = Ordered { sj: sj.clone(), reason, message };
-        if self.seen.get_mut(sj).is_some_and(|tracked| tracked.order_interruption(&order, self.now)) {
+        let is_new =
+            self.seen.get_mut(sj).is_some_and(|tracked| tracked.order_interruption(&order, self.now));
+        if is_new {
             self.ordered.push(order);
         }
+        is_new
     }
 
     /// What is lost if a ScavengerJob is interrupted; none if it is terminating anyway.
@@ -293,6 +297,11 @@ impl Occupancy {
     /// ScavengerJobs with pods on nodes.
     pub(crate) fn scavenger_jobs(&self) -> impl Iterator<Item = &Key> {
         self.nodes.keys()
+    }
+
+    /// How many these are.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len()
     }
 
     /// Rises with every change of who is where.

@@ -24,8 +24,11 @@
 //! |---|---|---|
 //! | memory: expected use and what ScavengerJobs hold are above `interruptThreshold` | NodeMemoryShort | at once |
 //! | cpu: the last sample and what ScavengerJobs hold are above it | NodeCPUShort | after `usage.linger` |
-//! | samples, for `usage.metricsGracePeriod` | NodeNotMeasured | at once, all that were started by use |
-//! | trust: an ordinary container was killed for memory there | NodeMemoryShort | at once, all that were started by use |
+//! | samples, for `usage.metricsGracePeriod` | NodeNotMeasured | all that were started by use, in rounds |
+//! | trust: an ordinary pod was killed or evicted for its memory | NodeMemoryShort | all that were started by use, in rounds |
+//!
+//! What is short is given back at once. The last two say nothing of what is short now, and the end of a metrics-server concerns
+//! every node in the same second: they take their rounds (`super::rounds`) over all nodes together.
 //!
 //! Those that lose least go, until the headroom target is reached. What an ordinary pod requests that was just bound is
 //! expected of it, so a start that was planned too early is taken back as soon as both are seen on the node.
@@ -89,19 +92,26 @@ impl Cause for ShortNodes {
 
     fn order(&mut self, pool: &mut Pool<'_>) {
         self.measured.relieve(pool);
+        let now = pool.now;
+        let mut given_up: BTreeMap<Reason, Vec<(&Name, String)>> = BTreeMap::new();
         for (node, lacks) in &self.lacking {
             for lack in lacks {
                 match lack {
                     Lack::Memory(used) => relieve_used(node, MEMORY, *used, &Reason::NodeMemoryShort, pool),
                     Lack::Cpu(used) => relieve_used(node, CPU, *used, &Reason::NodeCPUShort, pool),
                     Lack::Measurements(since) => {
-                        let minutes = pool.now.duration_since(*since).as_mins();
+                        let minutes = now.duration_since(*since).as_mins();
                         let message = format!("what node {node} uses was not measured for {minutes} minutes");
-                        give_up(node, &Reason::NodeNotMeasured, &message, pool);
+                        given_up.entry(Reason::NodeNotMeasured).or_default().push((node, message));
                     }
-                    Lack::Trust(why) => give_up(node, &Reason::NodeMemoryShort, why, pool),
+                    Lack::Trust(why) => {
+                        given_up.entry(Reason::NodeMemoryShort).or_default().push((node, why.clone()));
+                    }
                 }
             }
+        }
+        for (reason, nodes) in given_up {
+            give_up(nodes, &reason, pool);
         }
     }
 
@@ -345,17 +355,20 @@ fn relieve_used(node: &Name, resource: &str, used: i64, reason: &Reason, pool: &
     order_least(amounts, &limits(threshold, target), candidates, (reason, &message), pool);
 }
 
-/// Orders the interruption of all whose capacity was counted by use, those that lose least first.
-fn give_up(node: &Name, reason: &Reason, message: &str, pool: &mut Pool<'_>) {
-    let mut holders: Vec<_> = pool
-        .started_by_use_on(node)
-        .into_iter()
-        .filter_map(|sj| Some((pool.loss_of(sj)?, sj.clone())))
-        .collect();
-    holders.sort();
-    for (_, sj) in holders {
-        pool.order(&sj, reason.clone(), message.to_owned());
+/// Gives up what was counted by use on these nodes: all that was started so goes in rounds, those that lose least first.
+fn give_up(nodes: Vec<(&Name, String)>, reason: &Reason, pool: &mut Pool<'_>) {
+    if pool.rounds.is_full(reason, pool.now) {
+        return;
     }
+    let mut holders = Vec::new();
+    for (node, message) in nodes {
+        for sj in pool.started_by_use_on(node) {
+            holders.extend(pool.loss_of(sj).map(|loss| (loss, sj.clone(), message.clone())));
+        }
+    }
+    holders.sort();
+    let in_order = holders.into_iter().map(|(_, sj, message)| (sj, message));
+    pool.order_in_rounds(reason, in_order.len(), in_order);
 }
 
 impl Pool<'_> {

@@ -67,6 +67,8 @@ const GRAIN: i64 = 256;
 /// What is known of the use of nodes.
 #[derive(Debug, Default)]
 pub(crate) struct NodeUse {
+    /// The rules that hold, or held before the settings became invalid; none while nothing is counted by use.
+    rules: Option<Box<UsageRules>>,
     nodes: BTreeMap<Name, Measured>,
     /// What the planner before this one knew of nodes that this one has not looked at.
     remembered: BTreeMap<Name, RememberedNode>,
@@ -196,21 +198,29 @@ impl Measured {
 }
 
 impl NodeUse {
-    /// Other settings: every node is looked at again.
+    /// Other settings: every node is looked at again. While they are invalid everything that is known stays, and is measured on:
+    /// an error that is mended in a moment must not cost what took hours to learn.
     pub(crate) fn set_settings(&mut self, settings: Option<&Settings>, capacity: &Capacity) {
         self.dirty.extend(capacity.nodes().map(|node| node.name.clone()));
-        if settings.is_none_or(|settings| settings.usage.is_none()) {
+        let Some(settings) = settings else { return };
+        self.rules.clone_from(&settings.usage);
+        if !self.is_on() {
             self.ordinary.clear();
             self.scavengers.clear();
             self.nodes.clear();
             self.timers.clear();
             self.dry_run = DryRun::default();
         } else {
-            if settings.is_none_or(Settings::places_by_use) {
+            if settings.places_by_use() {
                 self.dry_run = DryRun::default();
             }
             self.ordinary.begin(capacity.ordinary_pods());
         }
+    }
+
+    /// True if nodes are counted by use, or would be as soon as the settings are valid again.
+    pub(crate) fn is_on(&self) -> bool {
+        self.rules.is_some()
     }
 
     /// Something about a node changed, or about what is on it.
@@ -258,15 +268,10 @@ impl NodeUse {
     }
 
     /// Samples of ScavengerJobs' pods: what is left of what the nodes use is what ordinary pods use.
-    pub(crate) fn set_pods(
-        &mut self,
-        usage: &[PodUsage],
-        settings: Option<&Settings>,
-        capacity: &Capacity,
-        now: Timestamp,
-    ) {
+    pub(crate) fn set_pods(&mut self, usage: &[PodUsage], capacity: &Capacity, now: Timestamp) {
         let samples = std::mem::take(&mut self.samples);
-        let Some(rules) = settings.and_then(|settings| settings.usage.as_deref()) else { return };
+        let Some(rules) = self.rules.clone() else { return };
+        let rules = &*rules;
         let of_pods: BTreeMap<&Key, &PodUsage> = usage.iter().map(|usage| (&usage.pod, usage)).collect();
         for sample in samples {
             if sample.cpu_milli < 0
@@ -312,7 +317,7 @@ impl NodeUse {
     /// interrupted or started.
     pub(crate) fn follow(
         &mut self,
-        settings: Option<&Settings>,
+        settings: &Settings,
         capacity: &mut Capacity,
         now: Timestamp,
     ) -> Vec<(Name, Vec<Lack>)> {
@@ -322,9 +327,9 @@ impl NodeUse {
         let mut lacking = Vec::new();
         for name in std::mem::take(&mut self.dirty) {
             self.set_timer(&name, None);
-            let lacks = settings.and_then(|settings| {
-                let rules = settings.usage.as_deref()?;
-                let node = capacity.node(&name)?.node.clone();
+            let rules = settings.usage.as_deref();
+            let node = rules.and_then(|rules| Some((rules, capacity.node(&name)?.node.clone())));
+            let lacks = node.and_then(|(rules, node)| {
                 let counts = settings.include(&node) && rules.select(&node) && !self.breaker.is_open(&name);
                 counts.then(|| self.look(&node, settings, rules, capacity, now))
             });

@@ -105,7 +105,8 @@ impl Measured {
 
 impl NodeUse {
     /// What is known, for the planner after this one; none if nothing is counted by use.
-    pub(crate) fn remember(&self, rules: &UsageRules) -> RememberedUse {
+    pub(crate) fn remember(&self) -> Option<RememberedUse> {
+        let rules = self.rules.as_deref()?;
         let known = self.nodes.iter();
         let known = known.filter_map(|(name, node)| Some((name.clone(), node.remember(rules)?)));
         let mut nodes = self.remembered.clone();
@@ -113,7 +114,7 @@ impl NodeUse {
         let harmed = self.breaker.open();
         let harmed =
             harmed.map(|(name, until, why)| (name.clone(), Harm { until, why: why.to_owned() })).collect();
-        RememberedUse { nodes, harmed, ..RememberedUse::default() }
+        Some(RememberedUse { nodes, harmed, ..RememberedUse::default() })
     }
 
     /// Takes over what the planner before this one knew. What this one knows itself already is not touched.

@@ -58,12 +58,13 @@ impl Planner {
         while let Some(key) = self.agenda.next() {
             self.visit(&key, now, &mut ignored);
         }
-        let Self { settings: Ok(settings), seen, capacity, promises, occupancy, causes, .. } = &mut self
+        let Self { settings: Ok(settings), seen, capacity, promises, occupancy, rounds, causes, .. } =
+            &mut self
         else {
             return Vec::new();
         };
         let (ordered, hurried) = (Vec::new(), Vec::new());
-        let mut pool = Pool { seen, capacity, promises, occupancy, settings, now, ordered, hurried };
+        let mut pool = Pool { seen, capacity, promises, occupancy, rounds, settings, now, ordered, hurried };
         causes.pending_pods.order(&mut pool);
         let served = causes.pending_pods.take_served();
         let mut helped: Vec<(Key, Help)> =

@@ -26,6 +26,7 @@ use crate::{
     causes::{
         Causes, drain,
         pool::{Occupancy, Pool},
+        rounds::Rounds,
     },
     facts::{
         seen::Seen,
@@ -67,6 +68,7 @@ pub struct Planner {
     queue: Queue,
     informing: Informing,
     occupancy: Occupancy,
+    rounds: Rounds,
     folders: Folders,
     causes: Causes,
     node_use: NodeUse,
@@ -93,6 +95,7 @@ impl Default for Planner {
             queue: Queue::default(),
             informing: Informing::default(),
             occupancy: Occupancy::default(),
+            rounds: Rounds::default(),
             folders: Folders::default(),
             causes: Causes::default(),
             node_use: NodeUse::default(),
@@ -139,9 +142,12 @@ impl Planner {
         Plan { actions, report: Report { looked_at, ordered, admitted, informed, expired }, wake_at }
     }
 
-    /// Brings up to date how nodes are counted, after pods and samples were seen. What is bound counts already.
+    /// Brings up to date how nodes are counted, after pods and samples were seen. What is bound counts already. Without
+    /// settings all stays as it is.
     fn follow_use(&mut self, now: Timestamp) {
-        let lacking = self.node_use.follow(self.settings.as_ref().ok(), &mut self.capacity, now);
+        self.agenda.set_wake(Wake::NodeUse, None);
+        let Ok(settings) = &self.settings else { return };
+        let lacking = self.node_use.follow(settings, &mut self.capacity, now);
         self.causes.short_nodes.set_lacking(lacking);
         self.agenda.set_wake(Wake::NodeUse, self.node_use.wake_at());
     }
@@ -338,11 +344,12 @@ impl Planner {
     /// before any starts.
     fn interrupt(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> Vec<Ordered> {
         self.agenda.set_wake(Wake::Causes, None);
-        let Self { settings: Ok(settings), seen, capacity, promises, occupancy, causes, .. } = self else {
+        let Self { settings: Ok(settings), seen, capacity, promises, occupancy, rounds, causes, .. } = self
+        else {
             return Vec::new();
         };
         let (ordered, hurried) = (Vec::new(), Vec::new());
-        let mut pool = Pool { seen, capacity, promises, occupancy, settings, now, ordered, hurried };
+        let mut pool = Pool { seen, capacity, promises, occupancy, rounds, settings, now, ordered, hurried };
         let wake_at = causes.order(&mut pool);
         let Pool { ordered, hurried, .. } = pool;
         self.agenda.set_wake(Wake::Causes, wake_at);

@@ -67,7 +67,7 @@ impl Planner {
                 self.close_or_open(&changed);
             }
             Observation::PodUsage(usage) => {
-                self.node_use.set_pods(&usage, self.settings.as_ref().ok(), &self.capacity, now);
+                self.node_use.set_pods(&usage, &self.capacity, now);
                 self.see_usage(&usage);
             }
             Observation::RememberedUse(mut remembered) => {
@@ -120,8 +120,9 @@ impl Planner {
         if self.settings == settings {
             return;
         }
-        let supervisor = settings.as_ref().ok().and_then(|settings| settings.supervisor.as_ref());
-        self.supervisors.set(supervisor);
+        if let Ok(settings) = &settings {
+            self.supervisors.set(settings.supervisor.as_ref());
+        }
         self.settings = settings;
         self.capacity.set_settings(self.settings.as_ref().ok());
         self.node_use.set_settings(self.settings.as_ref().ok(), &self.capacity);
@@ -241,7 +242,7 @@ impl Planner {
 
     /// What the end of a ScavengerJob's pod means for how its node is counted.
     fn note_end(&mut self, pod: &Key, now: Timestamp) {
-        if self.settings.as_ref().is_ok_and(|settings| settings.usage.is_some())
+        if self.node_use.is_on()
             && let Some((node, held)) = self.capacity.held_by(pod)
         {
             self.node_use.left(pod, node, held, now);
@@ -250,7 +251,7 @@ impl Planner {
 
     /// What an ordinary pod means for how its node is counted.
     fn note_use(&mut self, pod: &Pod, now: Timestamp) {
-        if self.settings.as_ref().is_ok_and(|settings| settings.usage.is_none()) {
+        if !self.node_use.is_on() {
             return;
         }
         let shares = pod.node.as_ref().is_some_and(|node| self.capacity.is_shared_by_use(node));

@@ -92,8 +92,7 @@ impl Planner {
     /// What is known of the use of nodes, for the planner after this one; none if nothing is counted by use.
     #[must_use]
     pub fn remembered_use(&self) -> Option<RememberedUse> {
-        let rules = self.settings.as_ref().ok()?.usage.as_deref()?;
-        Some(RememberedUse { by_requests: self.by_requests.remember(), ..self.node_use.remember(rules) })
+        Some(RememberedUse { by_requests: self.by_requests.remember(), ..self.node_use.remember()? })
     }
 
     /// The last checkpoint that is known of the ScavengerJob of whose active attempt this is a pod; none for any other pod.

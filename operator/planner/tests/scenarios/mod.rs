@@ -27,6 +27,7 @@ mod refusals;
 mod rejected;
 mod reservations;
 mod resizes;
+mod rounds;
 mod starting;
 mod starts;
 mod supervision;

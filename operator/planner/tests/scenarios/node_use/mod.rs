@@ -14,6 +14,7 @@ use super::{attempt, outcome, work};
 mod checkpoints;
 mod dry_run;
 mod memory;
+mod mistakes;
 mod places;
 mod static_cpu;
 mod traces;
