@@ -20,9 +20,9 @@ struct StateLabels {
     state: &'static str,
 }
 
-/// What is counted of them.
+/// What has no further labels, and is there only while nodes are counted by use.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct DryRunLabels {}
+struct NoLabels {}
 
 /// Figures of the nodes that are counted by use.
 #[derive(Debug, Default)]
@@ -31,8 +31,9 @@ pub(super) struct ByUse {
     requested: Family<AmountLabels, Gauge<f64, AtomicU64>>,
     expected: Family<AmountLabels, Gauge<f64, AtomicU64>>,
     held: Family<AmountLabels, Gauge<f64, AtomicU64>>,
-    core_hours: Family<DryRunLabels, Gauge<f64, AtomicU64>>,
-    interruptions: Family<DryRunLabels, Gauge<f64, AtomicU64>>,
+    own_limits: Family<NoLabels, Gauge<f64, AtomicU64>>,
+    core_hours: Family<NoLabels, Gauge<f64, AtomicU64>>,
+    interruptions: Family<NoLabels, Gauge<f64, AtomicU64>>,
 }
 
 impl ByUse {
@@ -56,6 +57,12 @@ impl ByUse {
         }
         for (name, help, family) in [
             (
+                "usage_own_limit_kills",
+                "Ordinary containers that were killed for memory beside ScavengerJobs on nodes that had enough, since this \
+                 leader began: their own limits killed them",
+                &self.own_limits,
+            ),
+            (
                 "usage_dry_run_core_hours",
                 "Core-hours that accounting Usage would have brought since this leader began to calculate",
                 &self.core_hours,
@@ -75,7 +82,7 @@ impl ByUse {
         for family in [&self.requested, &self.expected, &self.held] {
             family.clear();
         }
-        for family in [&self.core_hours, &self.interruptions] {
+        for family in [&self.own_limits, &self.core_hours, &self.interruptions] {
             family.clear();
         }
         let Some(report) = report else { return };
@@ -95,9 +102,10 @@ impl ByUse {
         ] {
             set(family, amounts);
         }
+        self.own_limits.get_or_create(&NoLabels {}).set(report.own_limits as f64);
         if let Some(run) = &report.dry_run {
-            self.core_hours.get_or_create(&DryRunLabels {}).set(run.core_hours());
-            self.interruptions.get_or_create(&DryRunLabels {}).set(run.interruptions as f64);
+            self.core_hours.get_or_create(&NoLabels {}).set(run.core_hours());
+            self.interruptions.get_or_create(&NoLabels {}).set(run.interruptions as f64);
         }
     }
 }

@@ -60,6 +60,7 @@ fn filled() -> Metrics {
         estimated: 0,
         unmeasured: 0,
         tripped: Vec::new(),
+        own_limits: 3,
         requested: Resources::default(),
         expected: Resources::default(),
         held: Resources::default(),

@@ -18,8 +18,8 @@
 //!
 //! What is known is handed on to the next planner (`report.rs`).
 //!
-//! A node on which an ordinary container was killed for memory, or was evicted, while ScavengerJobs were there is counted
-//! by requests for a day (`breaker.rs`).
+//! A node without memory on which an ordinary container was killed, or an ordinary pod evicted, while ScavengerJobs were there is
+//! counted by requests for a day (`breaker.rs`).
 
 mod breaker;
 mod dry_run;
@@ -133,7 +133,7 @@ pub(crate) enum Lack {
     Cpu(i64),
     /// Measurements, since this time.
     Measurements(Timestamp),
-    /// The right to be counted by use: what happened.
+    /// The right to be counted by use: which ordinary pod was killed or evicted.
     Trust(String),
 }
 
@@ -209,6 +209,7 @@ impl NodeUse {
             self.scavengers.clear();
             self.nodes.clear();
             self.timers.clear();
+            self.breaker.forget_samples();
             self.dry_run = DryRun::default();
         } else {
             if settings.places_by_use() {
@@ -305,6 +306,7 @@ impl NodeUse {
                 most: (most.0.max(0), most.1.max(0)),
             };
             if self.measured(&sample.node, rules, now).add(ordinary, rules, now) {
+                self.breaker.measured(&sample.node, sample.time, sample.memory_bytes);
                 if capacity.is_shared_by_use(&sample.node) {
                     self.breaker.shared(&sample.node, now);
                 }
@@ -324,6 +326,7 @@ impl NodeUse {
         let due = self.timers.iter().take_while(|(time, _)| *time <= now);
         self.dirty.extend(due.map(|(_, name)| name.clone()));
         self.dirty.extend(self.breaker.close(now));
+        self.dirty.extend(self.breaker.judge(settings, |name| Some(capacity.node(name)?.node), now));
         let mut lacking = Vec::new();
         for name in std::mem::take(&mut self.dirty) {
             self.set_timer(&name, None);

@@ -31,6 +31,7 @@ impl NodeUse {
             estimated: 0,
             unmeasured: 0,
             tripped: self.breaker.open().collect(),
+            own_limits: self.breaker.own_limits(),
             requested: Resources::default(),
             expected: Resources::default(),
             held: Resources::default(),
@@ -69,6 +70,8 @@ pub struct UsageReport<'a> {
     pub unmeasured: usize,
     /// Nodes that are counted by requests for a day, until when, and why.
     pub tripped: Vec<(&'a Name, Timestamp, &'a str)>,
+    /// How many ordinary containers were killed for memory on nodes that had enough, beside ScavengerJobs: by their own limits.
+    pub own_limits: u64,
     /// Cpu and memory that ordinary pods request on these nodes.
     pub requested: Resources,
     /// Cpu and memory that they are expected to use at most.

@@ -11,6 +11,7 @@ use scavenger_simulator::{Cluster, Workload};
 
 use super::{attempt, outcome, work};
 
+mod breaker;
 mod checkpoints;
 mod dry_run;
 mod memory;
@@ -78,6 +79,15 @@ pub(super) fn minutes(cluster: &mut Cluster, minutes: i64, ordinary: impl Fn(&st
         cluster.run_for(seconds(EVERY));
         measure(cluster, &ordinary);
     }
+}
+
+/// The node is measured to be short of memory, and a container of an ordinary pod is killed there.
+fn kill_on_a_full_node(cluster: &mut Cluster, name: &str) {
+    cluster.run_for(seconds(EVERY));
+    measure_with(cluster, |_| (1000, 2300), 1);
+    let pod = cluster.pod(name).expect("the pod should be there").key.clone();
+    cluster.kill_container(&pod);
+    cluster.run_for(seconds(5));
 }
 
 /// Minutes pass until it runs.
@@ -302,14 +312,12 @@ fn a_node_that_was_measured_wrongly_ten_times_too_high_takes_nobody() {
 }
 
 #[test]
-fn an_ordinary_container_that_is_killed_for_memory_trips_the_breaker_for_a_day() {
+fn an_ordinary_container_that_is_killed_on_a_full_node_trips_the_breaker_for_a_day() {
     let mut cluster = reserved(settings().by_use());
-    cluster.submit(sj("a").asking(2000), work(300_000));
+    cluster.submit(sj("a").asking(5800), work(300_000));
     minutes(&mut cluster, 6, |_| (1000, 1000));
     assert_eq!(cluster.status("a").phase, Phase::Running);
-    let web = cluster.pod("web-0").unwrap().key.clone();
-    cluster.kill_container(&web);
-    cluster.run_for(seconds(5));
+    kill_on_a_full_node(&mut cluster, "web-0");
     let now = cluster.now;
     let tripped: Vec<String> = {
         let report = cluster.planner.pool_report(now);
@@ -323,22 +331,20 @@ fn an_ordinary_container_that_is_killed_for_memory_trips_the_breaker_for_a_day()
     cluster.run_for(seconds(24 * 3600));
     minutes(&mut cluster, 7, |_| (1000, 1000));
     assert!(cluster.planner.pool_report(cluster.now).usage.unwrap().tripped.is_empty());
-    assert_eq!(cluster.status("b").phase, Phase::Running);
+    assert_eq!(cluster.status("a").phase, Phase::Running);
 }
 
 /// Nobody knows what it would have used, but what is done to it counts.
 #[test]
-fn a_pod_without_requests_that_is_killed_for_memory_trips_the_breaker_too() {
+fn a_pod_without_requests_that_is_killed_on_a_full_node_trips_the_breaker_too() {
     let mut cluster = reserved(settings().by_use());
     let mut daemon = pod("daemon", 0);
     daemon.requests = Resources::default();
     cluster.create_pod(daemon, FOREVER);
-    cluster.submit(sj("a").asking(2000), work(300_000));
+    cluster.submit(sj("a").asking(5800), work(300_000));
     minutes(&mut cluster, 6, |_| (1000, 1000));
     assert_eq!(cluster.status("a").phase, Phase::Running);
-    let daemon = cluster.pod("daemon").unwrap().key.clone();
-    cluster.kill_container(&daemon);
-    cluster.run_for(seconds(5));
+    kill_on_a_full_node(&mut cluster, "daemon");
     let report = cluster.planner.pool_report(cluster.now).usage.unwrap();
     assert_eq!(report.tripped.len(), 1, "{}", cluster.history());
     assert_eq!(outcome(&cluster, "a").2, Reason::NodeMemoryShort);
@@ -449,10 +455,9 @@ fn after_a_long_time_without_a_leader_a_node_is_measured_anew() {
 #[test]
 fn another_leader_counts_a_node_by_requests_for_the_rest_of_the_day() {
     let mut cluster = reserved(settings().by_use());
-    cluster.submit(sj("a").asking(2000), work(300_000));
+    cluster.submit(sj("a").asking(5800), work(300_000));
     minutes(&mut cluster, 6, |_| (1000, 1000));
-    let web = cluster.pod("web-0").unwrap().key.clone();
-    cluster.kill_container(&web);
+    kill_on_a_full_node(&mut cluster, "web-0");
     minutes(&mut cluster, 10, |_| (1000, 1000));
     for _ in 0..2 {
         another_leads(&mut cluster, 30);
