@@ -80,6 +80,9 @@ reasons! {
     NodeCPUShort,
     /// The operator: nobody has measured for long what the node uses (accounting Usage).
     NodeNotMeasured,
+    /// The operator: an ordinary container was killed, or an ordinary pod evicted, because the node had no memory left. What was
+    /// started there by what is used ends (accounting Usage).
+    OrdinaryPodKilled,
     /// The operator: the node does not belong to the pool any more.
     NodeLeftPool,
     /// The operator: the attempt ran on capacity that is reserved for another ScavengerJob, which can start now.
@@ -130,15 +133,19 @@ impl Reason {
     /// True if an interruption for this reason can advance a ScavengerJob in the queue and raise its PriorityClass: those
     /// by the scheduler, the eviction API, the taint manager, a node that fails or the operator. Otherwise users could buy a
     /// higher rank by deleting their own pods. Nor does pressure on a node count, which a pod can bring about that fills the
-    /// node's disk or starts many processes. An interruption for an unknown reason, or at the end of a loan, does not count
-    /// either. They may evict their own pods, too: an eviction counts only where the planner knows that it was not their doing.
+    /// node's disk or starts many processes, nor the kill of an ordinary pod, which may be their own. An interruption for an
+    /// unknown reason, or at the end of a loan, does not count either. They may evict their own pods, too: an eviction counts
+    /// only where the planner knows that it was not their doing.
     #[must_use]
     pub fn advances_in_queue(&self) -> bool {
         match self {
             // What was lent to it brought it nothing but a start that it would not have had yet.
             Self::Deleted | Self::Unknown | Self::Suspended | Self::Reclaimed => false,
-            // Its own pods may have put the node under pressure.
-            Self::NodePressure | Self::TerminationByKubelet | Self::NodeOutOfMemory => false,
+            // Its own pods may have put the node under pressure, or been killed on purpose.
+            Self::NodePressure
+            | Self::TerminationByKubelet
+            | Self::NodeOutOfMemory
+            | Self::OrdinaryPodKilled => false,
             Self::Completed
             | Self::ContainerFailed
             | Self::OOMKilled
@@ -200,6 +207,7 @@ impl Reason {
             | Self::NodeMemoryShort
             | Self::NodeCPUShort
             | Self::NodeNotMeasured
+            | Self::OrdinaryPodKilled
             | Self::NodeLeftPool
             | Self::Reclaimed
             | Self::Suspended
@@ -242,6 +250,7 @@ impl Reason {
             | Self::NodeMemoryShort
             | Self::NodeCPUShort
             | Self::NodeNotMeasured
+            | Self::OrdinaryPodKilled
             | Self::NodeLeftPool
             | Self::Reclaimed
             | Self::Suspended
@@ -274,6 +283,7 @@ impl Reason {
             | Self::NodeMemoryShort
             | Self::NodeCPUShort
             | Self::NodeNotMeasured
+            | Self::OrdinaryPodKilled
             | Self::NodeLeftPool
             | Self::Reclaimed => true,
             Self::Completed
@@ -390,13 +400,22 @@ mod tests {
         use Reason::{
             Completed, ContainerFailed, Deleted, DeletionByPodGC, DeletionByTaintManager, Drained, Headroom,
             LimitExceeded, NodeCPUShort, NodeFailure, NodeLeftPool, NodeMemoryShort, NodeNotMeasured,
-            NodeOutOfMemory, NodePressure, OOMKilled, PreemptedByOperator, Reclaimed, Suspended,
-            TerminationByKubelet, Unknown,
+            NodeOutOfMemory, NodePressure, OOMKilled, OrdinaryPodKilled, PreemptedByOperator, Reclaimed,
+            Suspended, TerminationByKubelet, Unknown,
         };
         let of = |is: &dyn Fn(&Reason) -> bool| Reason::ALL.into_iter().filter(is).collect::<Vec<_>>();
         assert_eq!(
             of(&|reason| !reason.advances_in_queue()),
-            [NodePressure, Reclaimed, Suspended, Deleted, NodeOutOfMemory, Unknown, TerminationByKubelet]
+            [
+                NodePressure,
+                OrdinaryPodKilled,
+                Reclaimed,
+                Suspended,
+                Deleted,
+                NodeOutOfMemory,
+                Unknown,
+                TerminationByKubelet
+            ]
         );
         assert_eq!(
             of(&|reason| !reason.got_sigterm()),
@@ -416,6 +435,7 @@ mod tests {
                 NodeMemoryShort,
                 NodeCPUShort,
                 NodeNotMeasured,
+                OrdinaryPodKilled,
                 NodeLeftPool,
                 Reclaimed
             ]

@@ -25,7 +25,7 @@
 //! | memory: expected use and what ScavengerJobs hold are above `interruptThreshold` | NodeMemoryShort | at once |
 //! | cpu: the last sample and what ScavengerJobs hold are above it | NodeCPUShort | after `usage.linger` |
 //! | samples, for `usage.metricsGracePeriod` | NodeNotMeasured | all that were started by use, in rounds |
-//! | trust: an ordinary pod was killed or evicted for its memory | NodeMemoryShort | all that were started by use, in rounds |
+//! | trust: an ordinary pod was killed or evicted for its memory | OrdinaryPodKilled | all that were started by use, in rounds |
 //!
 //! What is short is given back at once. The last two say nothing of what is short now, and the end of a metrics-server concerns
 //! every node in the same second: they take their rounds (`super::rounds`) over all nodes together.
@@ -105,7 +105,7 @@ impl Cause for ShortNodes {
                         given_up.entry(Reason::NodeNotMeasured).or_default().push((node, message));
                     }
                     Lack::Trust(why) => {
-                        given_up.entry(Reason::NodeMemoryShort).or_default().push((node, why.clone()));
+                        given_up.entry(Reason::OrdinaryPodKilled).or_default().push((node, why.clone()));
                     }
                 }
             }

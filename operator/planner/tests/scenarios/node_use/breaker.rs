@@ -46,7 +46,7 @@ fn where_nobody_measures_a_kill_counts_as_harm_after_two_minutes() {
     assert_eq!(tripped(&cluster), (0, 0), "a sample may come yet");
     cluster.run_for(seconds(20));
     assert_eq!(tripped(&cluster), (1, 0));
-    assert_eq!(outcome(&cluster, "a").2, Reason::NodeMemoryShort);
+    assert_eq!(outcome(&cluster, "a").2, Reason::OrdinaryPodKilled);
 }
 
 /// It is over the threshold for a moment, which only the sample after the kill shows.

@@ -327,7 +327,8 @@ fn an_ordinary_container_that_is_killed_on_a_full_node_trips_the_breaker_for_a_d
     cluster.submit(sj("b").asking(1000), work(3000));
     minutes(&mut cluster, 10, |_| (1000, 1000));
     assert_eq!(cluster.waits("b"), Some(WaitingReason::NoCapacity), "by requests it is full");
-    assert_eq!(outcome(&cluster, "a").2, Reason::NodeMemoryShort, "what was started by use goes");
+    assert_eq!(outcome(&cluster, "a").2, Reason::OrdinaryPodKilled, "what was started by use goes");
+    assert_eq!(cluster.status("a").counted_interruptions, 0, "an own pod may be killed on purpose");
     cluster.run_for(seconds(24 * 3600));
     minutes(&mut cluster, 7, |_| (1000, 1000));
     assert!(cluster.planner.pool_report(cluster.now).usage.unwrap().tripped.is_empty());
@@ -347,7 +348,7 @@ fn a_pod_without_requests_that_is_killed_on_a_full_node_trips_the_breaker_too() 
     kill_on_a_full_node(&mut cluster, "daemon");
     let report = cluster.planner.pool_report(cluster.now).usage.unwrap();
     assert_eq!(report.tripped.len(), 1, "{}", cluster.history());
-    assert_eq!(outcome(&cluster, "a").2, Reason::NodeMemoryShort);
+    assert_eq!(outcome(&cluster, "a").2, Reason::OrdinaryPodKilled);
 }
 
 #[test]
