@@ -392,6 +392,14 @@ impl Capacity {
         self.nodes.get(name).is_some_and(|entry| entry.is_in_pool())
     }
 
+    /// True if a node is gone, not ready, cordoned, or tainted beyond what the pool tolerates: what no pod on it brings about.
+    pub fn is_taken_away(&self, name: &Name) -> bool {
+        let is_there = |entry: &Entry| {
+            entry.is_eligible() && entry.node.as_ref().is_some_and(Node::is_open_but_for_pressure)
+        };
+        !self.nodes.get(name).is_some_and(is_there)
+    }
+
     /// Every node, whether it belongs to the pool or not.
     pub fn nodes(&self) -> impl Iterator<Item = &Node> {
         self.nodes.values().filter_map(|entry| entry.node.as_ref())

@@ -78,7 +78,7 @@ impl NodeState {
         // One that is not ready or cordoned has a taint that keeps pods away: however many of them are closed as well, no Job
         // names them. The taint of memory pressure keeps no pod away where an admission plugin lets pods with requests
         // tolerate it.
-        let may_be_chosen = node.usable || node.ready && node.pressure.is_some();
+        let may_be_chosen = node.is_open_but_for_pressure();
         Self {
             counts: if node.usable { Counts::Now } else { Counts::WhenReady },
             takes: match closed.filter(|_| may_be_chosen) {

@@ -122,13 +122,14 @@ pub(crate) fn hurried(known: &Known<'_>, next: Next) -> Next {
 ///
 /// Users may evict their own pods (the role `edit` allows it), and such an eviction looks like one by `kubectl drain`. But
 /// only administrators close nodes, and whoever drains a node closes it first. So an eviction counts if the operator
-/// decided it, which gives the ending the operator's own reason, or if the pod's node takes no new pods: it is cordoned,
-/// tainted or gone. A limit on how often an eviction counts would only have set the price of a better place.
+/// decided it, which gives the ending the operator's own reason, or if the pod's node was taken away: it is cordoned, tainted,
+/// not ready or gone. Pressure does not count: the pod may fill the node's disk while it terminates. A limit on how often an
+/// eviction counts would only have set the price of a better place.
 pub fn counts(known: &Known<'_>, ending: &Ending) -> bool {
     if ending.reason != Reason::EvictionByEvictionAPI {
         return ending.reason.advances_in_queue();
     }
     let pod = ending.disruption.as_ref().and_then(|disruption| known.pods.get(&disruption.pod));
     let node = pod.and_then(|pod| pod.node.as_ref());
-    node.is_some_and(|node| !known.capacity.is_in_pool(node))
+    node.is_some_and(|node| known.capacity.is_taken_away(node))
 }

@@ -201,6 +201,17 @@ pub struct Node {
     pub ready: bool,
 }
 
+impl Node {
+    /// True if nothing keeps new pods off it but pressure, if anything does: what pods can bring about. It is ready and not
+    /// cordoned.
+    #[must_use]
+    pub fn is_open_but_for_pressure(&self) -> bool {
+        let is_cordoned =
+            || self.taints.iter().any(|taint| &*taint.key == "node.kubernetes.io/unschedulable");
+        self.usable || self.ready && self.pressure.is_some() && !is_cordoned()
+    }
+}
+
 /// A taint of a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Taint {

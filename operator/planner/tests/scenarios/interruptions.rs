@@ -3,7 +3,7 @@
 use scavenger_planner::{
     action::Task,
     fixtures::{key, millis, node, pod, seconds, settings, sj},
-    values::{Outcome, Phase, Reason, Settings, WaitingReason},
+    values::{Node, Outcome, Phase, Reason, Settings, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Stream, Workload};
 
@@ -362,6 +362,25 @@ fn an_eviction_from_a_cordoned_or_tainted_node_counts() {
         cluster.evict(&key("a-1-0"));
         cluster.run_until_phase("a", Phase::Interrupted);
         assert_eq!(cluster.status("a").counted_interruptions, 1, "{tainted}");
+    }
+}
+
+#[test]
+fn pressure_on_the_node_makes_no_eviction_count_unless_it_is_cordoned_too() {
+    for (cordoned, counted) in [(false, 0), (true, 1)] {
+        let mut cluster = cluster();
+        cluster.strict = false;
+        let here = cluster.all_nodes().next().cloned().unwrap();
+        cluster.submit(sj("a"), Workload { grace: seconds(20), ..work(300) });
+        cluster.run_until_phase("a", Phase::Running);
+        // It fills the disk, and the operator sees that and the eviction at the same time.
+        cluster.evict(&key("a-1-0"));
+        let here = if cordoned { here.cordoned() } else { here };
+        cluster.set_node(Node { pressure: Some("DiskPressure".into()), usable: false, ..here });
+        cluster.restart(false);
+        cluster.run_until_phase("a", Phase::Interrupted);
+        assert_eq!(outcome(&cluster, "a").2, Reason::EvictionByEvictionAPI);
+        assert_eq!(cluster.status("a").counted_interruptions, counted, "{cordoned}");
     }
 }
 
