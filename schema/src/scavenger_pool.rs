@@ -720,8 +720,8 @@ pub struct UsageStatus {
     /// Nodes that take no new ScavengerJob because their last sample is too old.
     #[serde(default)]
     pub unmeasured_nodes: i32,
-    /// Nodes that are counted by requests for a day because an ordinary container was killed for memory, or evicted, while
-    /// ScavengerJobs were there: at most 50 names.
+    /// Nodes that are counted by requests for a day because they were short of memory, and an ordinary container was killed
+    /// or an ordinary pod evicted while ScavengerJobs were there: at most 50 names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub tripped_nodes: Vec<String>,
