@@ -100,18 +100,25 @@ const NAMED: usize = 5;
 
 /// Pending pods for which nothing is interrupted because not all of their constraints can be judged.
 fn unjudged_pods(pool: &PoolReport<'_>, now: Timestamp) -> Condition {
-    let named = |(pod, constraints): &(&Key, &[Name])| format!("{pod} ({})", constraints.join(", "));
-    let pods: Vec<String> = pool.unsupported_pods.iter().map(named).collect();
-    if pods.is_empty() {
-        return condition(UNJUDGED_PODS, false, "AllJudged", "", now);
+    match unjudged(pool) {
+        None => condition(UNJUDGED_PODS, false, "AllJudged", "", now),
+        Some(message) => condition(UNJUDGED_PODS, true, "ConstraintNotJudged", &message, now),
     }
+}
+
+/// The same as a message; none if there are no such pods.
+pub(crate) fn unjudged(pool: &PoolReport<'_>) -> Option<String> {
+    let named = |(pod, constraints): &(&Key, Vec<Name>)| format!("{pod} ({})", constraints.join(", "));
+    let pods: Vec<String> = pool.unsupported_pods.iter().map(named).collect();
     let more = if pods.len() > NAMED { ", ..." } else { "" };
-    let message = format!(
-        "for {} pending pods nothing is interrupted, since the operator cannot judge these of their constraints: {}{more}",
-        pods.len(),
-        pods[..pods.len().min(NAMED)].join("; "),
-    );
-    condition(UNJUDGED_PODS, true, "ConstraintNotJudged", &message, now)
+    (!pods.is_empty()).then(|| {
+        format!(
+            "for {} pending pods nothing is interrupted, since the operator cannot judge these of their constraints: \
+             {}{more}",
+            pods.len(),
+            pods[..pods.len().min(NAMED)].join("; "),
+        )
+    })
 }
 
 /// Whether memory pressure is seen in time.

@@ -9,19 +9,6 @@ use scavenger_planner::values::{Expression, Name, NodeTerm, Operator};
 /// The scheduler whose rules the planner knows.
 pub(super) const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
-/// What kube-scheduler says of nodes for reasons that the planner judges by itself, as its messages begin.
-const JUDGED: [&str; 8] = [
-    "Insufficient ",
-    "Too many pods",
-    "node(s) had untolerated taint",
-    "node(s) didn't match Pod's node affinity/selector",
-    "node(s) were unschedulable",
-    "node(s) didn't satisfy plugin(s) [NodeAffinity]",
-    "node(s) didn't match PersistentVolume's node affinity",
-    // The same, until Kubernetes 1.32.
-    "node(s) had volume node affinity conflict",
-];
-
 /// The pod's required node affinity. What the API server accepted is understood; an operator of a newer version
 /// matches nothing.
 pub(super) fn node_affinity(spec: &PodSpec) -> Vec<NodeTerm> {
@@ -73,7 +60,7 @@ fn expression(requirement: &NodeSelectorRequirement) -> Option<Expression> {
     Some(Expression { key: requirement.key.as_str().into(), operator, values })
 }
 
-/// What of an unschedulable pod the planner cannot judge. Looked at only for pods that wait for the operator to make
+/// What of the spec of an unschedulable pod the planner cannot judge. Looked at only for pods that wait for the operator to make
 /// room.
 pub(super) fn unjudged(object: &ApiPod) -> Vec<Name> {
     let Some(spec) = object
@@ -116,106 +103,12 @@ pub(super) fn unjudged(object: &ApiPod) -> Vec<Name> {
     found(ports.into_iter().any(|port| port.host_port.is_some_and(|port| port > 0)), "hostPort");
     let scheduler = spec.scheduler_name.as_deref().unwrap_or(DEFAULT_SCHEDULER);
     found(scheduler != DEFAULT_SCHEDULER, "schedulerName");
-    let conditions =
-        object.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let message = conditions
-        .iter()
-        .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
-        .and_then(|condition| condition.message.as_deref());
-    unjudged.extend(message.and_then(unjudged_reason).map(Name::from));
     unjudged
-}
-
-/// The first reason in kube-scheduler's message ("0/5 nodes are available: 3 Insufficient cpu, 2 node(s) had ...
-/// preemption: ...") that the planner does not judge by itself.
-fn unjudged_reason(message: &str) -> Option<String> {
-    let Some((_, reasons)) = message.split_once(" nodes are available: ") else {
-        return Some(message.to_owned());
-    };
-    // Behind the reasons comes, as a sentence of its own, why kube-scheduler does not preempt.
-    let reasons = reasons.split(". ").next().unwrap_or_default().trim_end_matches('.');
-    reasons.split(", ").find_map(|reason| {
-        let reason = reason.trim_start_matches(|char: char| char.is_ascii_digit() || char == ' ');
-        let judged = JUDGED.iter().any(|judged| reason.starts_with(judged));
-        (!judged && !reason.is_empty()).then(|| reason.to_owned())
-    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_schedulers_reasons_are_told_apart() {
-        let judged = |message: &str| unjudged_reason(message).is_none();
-        assert!(judged(
-            "0/3 nodes are available: 1 Insufficient cpu, 1 Too many pods, 1 node(s) had untolerated taint(s). \
-             preemption: not eligible due to preemptionPolicy=Never."
-        ));
-        assert!(judged("0/1 nodes are available: 1 Insufficient example.com/slot."));
-        assert!(judged("0/1 nodes are available: 1 Insufficient ephemeral-storage."));
-        assert!(judged(
-            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match PersistentVolume's node affinity."
-        ));
-        for message in [
-            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match pod topology spread constraints. x",
-            "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.",
-            "running PreFilter plugin failed",
-        ] {
-            assert!(!judged(message), "{message}");
-        }
-    }
-
-    /// What kube-scheduler 1.31.0, 1.34.4 and 1.37.2 say of a pod that lacks capacity on one node, and may not go to the
-    /// others for the reasons that the planner judges.
-    #[test]
-    fn each_releases_wording_is_understood() {
-        for message in [
-            // 1.31: a taint with its key and value, and the old words for a volume's nodes (until 1.32).
-            "0/5 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 Too many pods, 1 node(s) didn't match \
-             Pod's node affinity/selector, 1 node(s) had untolerated taint {dedicated: gpu}, 1 node(s) had volume node \
-             affinity conflict, 1 node(s) were unschedulable. preemption: not eligible due to preemptionPolicy=Never.",
-            // 1.34: the taint unnamed, new words for the volume, and what node affinity ruled out beforehand.
-            "0/6 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match PersistentVolume's node affinity, 1 \
-             node(s) didn't match Pod's node affinity/selector, 1 node(s) didn't satisfy plugin(s) [NodeAffinity], 1 \
-             node(s) had untolerated taint(s), 1 node(s) were unschedulable. no new claims to deallocate, preemption: \
-             not eligible due to preemptionPolicy=Never.",
-            // 1.37.
-            "0/6 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match PersistentVolume's node affinity, 1 \
-             node(s) didn't match Pod's node affinity/selector, 1 node(s) didn't satisfy plugin(s) [NodeAffinity], 1 \
-             node(s) had untolerated taint(s), 1 node(s) were unschedulable. preemption: not eligible due to \
-             preemptionPolicy=Never.",
-        ] {
-            assert_eq!(unjudged_reason(message), None, "{message}");
-        }
-        for (message, unjudged) in [
-            // 1.31.
-            (
-                "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had no available volume zone. preemption: not \
-                 eligible due to preemptionPolicy=Never.",
-                "node(s) had no available volume zone",
-            ),
-            (
-                "0/1 nodes are available: 1 node has pod using PersistentVolumeClaim with the same name and \
-                 ReadWriteOncePod access mode. preemption: not eligible due to preemptionPolicy=Never.",
-                "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode",
-            ),
-            // 1.34 and 1.37: devices by DRA.
-            (
-                "0/2 nodes are available: 1 Insufficient cpu, 1 cannot allocate all claims. preemption: not eligible due \
-                 to preemptionPolicy=Never.",
-                "cannot allocate all claims",
-            ),
-            // 1.37: a node whose kubelet lacks a feature that the pod asks for.
-            (
-                "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's required features. \
-                 preemption: not eligible due to preemptionPolicy=Never.",
-                "node(s) didn't match Pod's required features",
-            ),
-        ] {
-            assert_eq!(unjudged_reason(message).as_deref(), Some(unjudged), "{message}");
-        }
-    }
 
     fn pod(spec: &serde_json::Value) -> ApiPod {
         serde_json::from_value(serde_json::json!({ "metadata": {}, "spec": spec })).unwrap()

@@ -10,7 +10,7 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt;
 use scavenger_planner::values::{
-    Access, Job, Key, Name, Node, Placement, Pod, PodPhase, Taint, Toleration, Volume,
+    Access, Job, Key, Name, Node, Placement, Pod, PodPhase, Refused, Taint, Toleration, Volume,
 };
 use scavenger_schema::names;
 
@@ -136,6 +136,7 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
         preempts: spec.is_none_or(|spec| spec.preemption_policy.as_deref() != Some("Never")),
         claims: constraints::claims(object),
         unjudged: constraints::unjudged(object),
+        refused: Refused::default(),
         phase: match status.and_then(|status| status.phase.as_deref()) {
             Some("Running") => PodPhase::Running,
             Some("Succeeded") => PodPhase::Succeeded,

@@ -2,9 +2,8 @@
 //! takes what they are about to use.
 //!
 //! A pod that waits for something else than capacity (a claim that is not bound, affinity, a host port) may wait forever,
-//! so it holds nothing. kube-scheduler says what a pod waits for, node by node, and names for each node only the first
-//! thing that fails. It looks at capacity after taints and node affinity, and before volumes, other pods and topology. So
-//! where it names no lack of capacity for any node, every node that the pod may go to has enough.
+//! so it holds nothing. kube-scheduler says what a pod waits for (`faults::scheduler`): where it names no lack of capacity for
+//! any node, every node that the pod may go to has enough.
 
 use super::{Capacity, index::Whose, node::Occupant, table::View};
 use crate::values::{Demand, Key, Placement, Pod, resources::Resources};
@@ -14,18 +13,7 @@ use crate::values::{Demand, Key, Placement, Pod, resources::Resources};
 /// A pod that was not judged yet holds some, unless it has another scheduler: nobody knows whether that one exists, what
 /// it waits for, or when it will look. Once it says that capacity lacks, it counts like kube-scheduler.
 pub fn holds_capacity(pod: &Pod) -> bool {
-    match &pod.unschedulable {
-        None => pod.scheduler.is_none(),
-        Some(message) => names_a_lack(message),
-    }
-}
-
-/// True if one of a scheduler's reasons is that a node has not enough: "0/5 nodes are available: 2 Insufficient cpu, 3
-/// node(s) had volume node affinity conflict. preemption: 0/5 nodes are available: ...".
-fn names_a_lack(message: &str) -> bool {
-    // What preemption would do is no reason of its own.
-    let reasons = message.split("preemption:").next().unwrap_or_default();
-    reasons.contains("Insufficient ") || reasons.contains("Too many pods")
+    if pod.unschedulable.is_none() { pod.scheduler.is_none() } else { pod.refused.lacks_capacity }
 }
 
 impl Capacity {
@@ -136,59 +124,21 @@ impl Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixtures::pod;
-
-    fn holds(message: Option<&str>, scheduler: Option<&str>) -> bool {
-        let mut pod = pod("shop", 1000);
-        pod.unschedulable = message.map(str::to_owned);
-        pod.scheduler = scheduler.map(Into::into);
-        holds_capacity(&pod)
-    }
-
-    #[test]
-    fn a_pod_that_lacks_capacity_on_some_node_holds_some() {
-        for message in [
-            "0/3 nodes are available: 3 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never.",
-            "0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had volume node affinity conflict.",
-            "0/1 nodes are available: 1 Insufficient example.com/slot.",
-            "0/1 nodes are available: 1 Too many pods.",
-            // As kube-scheduler 1.31, 1.34 and 1.37 say it of a pod that it preempts for, and why not.
-            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {dedicated: gpu}. preemption: \
-             0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for \
-             scheduling.",
-            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). no new claims to \
-             deallocate, preemption: 0/2 nodes are available: 1 No preemption victims found for incoming pod, 1 \
-             Preemption is not helpful for scheduling.",
-            "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s). preemption: found a \
-             potential placement for pod on node node-1, preempting 2 victims",
-        ] {
-            assert!(holds(Some(message), None), "{message}");
-        }
-    }
-
-    #[test]
-    fn a_pod_that_waits_for_something_else_holds_none() {
-        for message in [
-            "0/5 nodes are available: pod has unbound immediate PersistentVolumeClaims. preemption: 0/5 nodes are \
-             available: 5 Preemption is not helpful for scheduling.",
-            "0/5 nodes are available: persistentvolumeclaim \"data\" not found.",
-            "0/5 nodes are available: 5 node(s) had volume node affinity conflict.",
-            "0/5 nodes are available: 5 node(s) didn't match pod anti-affinity rules. preemption: 0/5 nodes are \
-             available: 5 Insufficient cpu.",
-            "0/5 nodes are available: 5 node(s) didn't have free ports for the requested pod ports.",
-            "0/5 nodes are available: 5 node(s) didn't match pod topology spread constraints.",
-            "0/5 nodes are available: 5 node(s) had untolerated taint(s).",
-            "0/5 nodes are available: 5 cannot allocate all claims.",
-            "running PreFilter plugin failed",
-        ] {
-            assert!(!holds(Some(message), None), "{message}");
-        }
-    }
+    use crate::{fixtures::pod, values::Refused};
 
     #[test]
     fn a_pod_that_was_not_judged_holds_some_unless_nobody_may_ever_judge_it() {
+        let holds = |lacks_capacity: Option<bool>, scheduler: Option<&str>| {
+            let mut pod = pod("shop", 1000);
+            pod.unschedulable = lacks_capacity.map(|_| "it says why".to_owned());
+            pod.refused = Refused { lacks_capacity: lacks_capacity == Some(true), unjudged: None };
+            pod.scheduler = scheduler.map(Into::into);
+            holds_capacity(&pod)
+        };
         assert!(holds(None, None));
         assert!(!holds(None, Some("volcano")));
-        assert!(holds(Some("0/1 nodes are unavailable: 1 Insufficient cpu."), Some("volcano")));
+        for scheduler in [None, Some("volcano")] {
+            assert!(holds(Some(true), scheduler) && !holds(Some(false), scheduler));
+        }
     }
 }

@@ -6,17 +6,25 @@
 //! A pod is served again only if its capacity was lost to somebody who was faster, to something that hangs, or with its
 //! node. Where some of a pod's constraints cannot be evaluated here nothing is interrupted; `PendingPods::unjudged`
 //! names such pods.
+//!
+//! kube-scheduler names for each node only what it looked at first, and that is capacity: what else keeps the pod off the node it
+//! says once the capacity is there. Then the pod gives the capacity back. One other node is tried for it.
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
 };
 
+use jiff::Timestamp;
+
 use super::{
     least_loss::{Candidate, Search},
-    pool::{Cause, Needs, Pool},
+    pool::{Cause, Needs, PATIENCE, Pool},
 };
-use crate::values::{Key, Name, Pod, PreemptionMode, Reason, resources::Resources};
+use crate::values::{Key, Name, Pod, PreemptionMode, Reason, later, resources::Resources};
+
+/// On so many nodes capacity is made for a pod that kube-scheduler does not bind there.
+const TRIES: usize = 2;
 
 /// A node that takes the pod.
 #[derive(Debug, Clone)]
@@ -67,7 +75,7 @@ pub fn choose(requests: &Resources, nodes: Vec<CandidateNode>) -> Option<(Name, 
 pub(crate) struct PendingPods {
     pending: BTreeMap<Key, Pending>,
     /// Of those, the ones that were not served and for which something may help.
-    unserved: BTreeSet<(Reverse<i32>, jiff::Timestamp, Key)>,
+    unserved: BTreeSet<(Reverse<i32>, Timestamp, Key)>,
     /// What was chosen in the last plan for each pod that was looked at.
     served: Vec<Served>,
 }
@@ -89,6 +97,42 @@ struct Pending {
     node: Option<Name>,
     /// In this state of the cluster nothing helped.
     hopeless: Option<Stamp>,
+    /// Since when the capacity that is reserved for it has been free.
+    free_since: Option<Timestamp>,
+    /// Where capacity was free for it, and kube-scheduler did not bind it for another reason.
+    refused_by: BTreeSet<Name>,
+}
+
+impl Pending {
+    /// True if ScavengerJobs may be interrupted for it. Of a reason that came up once a node had capacity for it nobody knows whether
+    /// other nodes have the same; while some still lack capacity, one of them may do.
+    fn may_be_served(&self) -> bool {
+        let refused = &self.pod.refused;
+        let may_help = match self.refused_by.len() {
+            0 => refused.unjudged.is_none(),
+            tries => tries < TRIES && refused.lacks_capacity,
+        };
+        self.node.is_none() && self.pod.unjudged.is_empty() && may_help
+    }
+
+    /// When kube-scheduler has had the time to bind it: it looks again within ten seconds of the end of other pods.
+    fn refused_at(&self) -> Option<Timestamp> {
+        self.pod.refused.unjudged.as_ref()?;
+        Some(later(self.free_since?, PATIENCE))
+    }
+
+    /// What nobody can judge of it, if it waits because of that.
+    fn unjudged(&self) -> Vec<Name> {
+        if self.node.is_some() || self.may_be_served() {
+            return Vec::new();
+        }
+        let mut unjudged = self.pod.unjudged.clone();
+        unjudged.extend(self.pod.refused.unjudged.clone());
+        unjudged.extend(
+            self.refused_by.iter().map(|node| format!("not bound to node {node}, which had capacity").into()),
+        );
+        unjudged
+    }
 }
 
 impl PendingPods {
@@ -101,27 +145,41 @@ impl PendingPods {
             && pod.deletion_requested.is_none()
             && !pod.gated
             && !pod.preempts;
-        let old = self.pending.get(&pod.key).filter(|old| old.pod.uid == pod.uid);
-        let node = old.and_then(|old| old.node.clone());
-        let hopeless =
-            old.filter(|old| old.pod.unschedulable == pod.unschedulable).and_then(|old| old.hopeless);
-        self.forget(&pod.key);
+        let old = self.take(&pod.key).filter(|old| old.pod.uid == pod.uid);
+        let new = match old {
+            None => Pending {
+                pod: pod.clone(),
+                node: None,
+                hopeless: None,
+                free_since: None,
+                refused_by: BTreeSet::new(),
+            },
+            Some(old) => {
+                let hopeless = old.hopeless.filter(|_| old.pod.unschedulable == pod.unschedulable);
+                Pending { pod: pod.clone(), hopeless, ..old }
+            }
+        };
         // Once served, it waits for its capacity, whatever its condition says.
-        if !waits || (node.is_none() && pod.unschedulable.is_none()) {
+        if !waits || (new.node.is_none() && pod.unschedulable.is_none()) {
             return None;
         }
-        if node.is_none() && pod.unjudged.is_empty() {
+        let node = new.node.clone();
+        if new.may_be_served() {
             self.unserved.insert(place(pod));
         }
-        self.pending.insert(pod.key.clone(), Pending { pod: pod.clone(), node: node.clone(), hopeless });
+        self.pending.insert(pod.key.clone(), new);
         node
     }
 
     /// Forgets a pod.
     pub(crate) fn forget(&mut self, key: &Key) {
-        if let Some(pending) = self.pending.remove(key) {
-            self.unserved.remove(&place(&pending.pod));
-        }
+        self.take(key);
+    }
+
+    fn take(&mut self, key: &Key) -> Option<Pending> {
+        let pending = self.pending.remove(key)?;
+        self.unserved.remove(&place(&pending.pod));
+        Some(pending)
     }
 
     /// What was chosen in the last plan for each pod that was looked at.
@@ -130,11 +188,9 @@ impl PendingPods {
     }
 
     /// Pods for which nothing is interrupted because not all of their constraints can be judged, and which those are.
-    pub(crate) fn unjudged(&self) -> impl Iterator<Item = (&Key, &[Name])> {
-        self.pending
-            .iter()
-            .filter(|(_, pending)| pending.node.is_none() && !pending.pod.unjudged.is_empty())
-            .map(|(key, pending)| (key, pending.pod.unjudged.as_slice()))
+    pub(crate) fn unjudged(&self) -> impl Iterator<Item = (&Key, Vec<Name>)> {
+        let unjudged = self.pending.iter().map(|(key, pending)| (key, pending.unjudged()));
+        unjudged.filter(|(_, unjudged)| !unjudged.is_empty())
     }
 
     /// Pods to be served: highest priority first, then who was created first. Those for which nothing helped are not
@@ -169,8 +225,25 @@ impl PendingPods {
     /// Gives up the capacity that is reserved for a pod; it may be served again.
     fn release(&mut self, key: &Key) {
         let Some(pending) = self.pending.get_mut(key) else { return };
-        if pending.node.take().is_some() && pending.pod.unjudged.is_empty() {
+        pending.free_since = None;
+        if pending.node.take().is_some() && pending.may_be_served() {
             self.unserved.insert(place(&pending.pod));
+        }
+    }
+
+    /// Gives up what is reserved for pods in vain: capacity that is lost, and capacity that kube-scheduler does not use.
+    fn release_vain(&mut self, pool: &mut Pool<'_>) {
+        for pod in self.reserved() {
+            let Some(pending) = self.pending.get_mut(&pod.key) else { continue };
+            pending.free_since = pending.free_since.or(Some(pool.now)).filter(|_| pool.is_free_for(&pod));
+            let is_refused = pending.refused_at().is_some_and(|time| time <= pool.now);
+            if is_refused {
+                pending.refused_by.extend(pod.nominated_node.clone());
+            }
+            if is_refused || !pool.is_kept(&pod) {
+                self.release(&pod.key);
+                pool.capacity.set_pod(&Pod { nominated_node: None, ..pod });
+            }
         }
     }
 
@@ -207,12 +280,7 @@ impl Cause for PendingPods {
             }
             return;
         }
-        for pod in self.reserved() {
-            if !pool.is_kept(&pod) {
-                self.release(&pod.key);
-                pool.capacity.set_pod(&Pod { nominated_node: None, ..pod });
-            }
-        }
+        self.release_vain(pool);
         pool.capacity.settle(pool.promises.ledger_mut());
         let stamp = (pool.capacity.epoch(), pool.capacity.version(), pool.occupancy.version());
         let mut hopeless = BTreeSet::new();
@@ -231,14 +299,18 @@ impl Cause for PendingPods {
                 }
             };
             let shape = (pod.requests.clone(), pod.placement.clone());
+            let refused_by = self.pending.get(&pod.key).map(|pending| pending.refused_by.clone());
+            let refused_by = refused_by.unwrap_or_default();
             let choice = if hopeless.contains(&shape) {
                 None
             } else {
-                choose(&pod.requests, pool.candidate_nodes(&pod))
+                choose(&pod.requests, pool.candidate_nodes(&pod, &refused_by))
             };
             self.served.push(Served { pod: pod.key.clone(), choice: choice.clone() });
             let Some((node, victims)) = choice else {
-                hopeless.insert(shape);
+                if refused_by.is_empty() {
+                    hopeless.insert(shape);
+                }
                 self.nothing_helps(&pod.key, stamp);
                 continue;
             };
@@ -255,9 +327,19 @@ impl Cause for PendingPods {
         let nodes = self.pending.values().filter_map(|pending| pending.node.as_ref());
         nodes.map(|node| (node, Needs::WhatIsShort)).collect()
     }
+
+    fn wake_at(&self) -> Option<Timestamp> {
+        self.pending.values().filter_map(Pending::refused_at).min()
+    }
 }
 
 impl Pool<'_> {
+    /// True if the capacity that is reserved for a pod is there already: nothing holds it any more.
+    fn is_free_for(&self, pod: &Pod) -> bool {
+        let free = pod.nominated_node.as_ref().and_then(|node| self.free_on(node));
+        free.is_some_and(|free| pod.requests.exceeds(&free.plus(&pod.requests)).is_none())
+    }
+
     /// True if the capacity that is reserved for a pod is there, or will be when all that is going is gone. Somebody else
     /// may have been faster, what was going may hang, or the node went.
     fn is_kept(&self, pod: &Pod) -> bool {
@@ -267,10 +349,10 @@ impl Pool<'_> {
             .is_some_and(|(free, _)| pod.requests.exceeds(&free.plus(&pod.requests)).is_none())
     }
 
-    /// The nodes that would take a pod, with what is free there and who could be interrupted.
-    fn candidate_nodes(&self, pod: &Pod) -> Vec<CandidateNode> {
+    /// The nodes that would take a pod, with what is free there and who could be interrupted; without those that did not.
+    fn candidate_nodes(&self, pod: &Pod, refused_by: &BTreeSet<Name>) -> Vec<CandidateNode> {
         let mut nodes = Vec::new();
-        for node in self.capacity.nodes() {
+        for node in self.capacity.nodes().filter(|node| !refused_by.contains(&node.name)) {
             let Some((free, staying)) = self.free_for(&node.name, pod) else { continue };
             let fits = pod.requests.exceeds(&free).is_none();
             let mut candidate = CandidateNode { node: node.name.clone(), free, candidates: Vec::new() };

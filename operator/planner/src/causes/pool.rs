@@ -223,7 +223,7 @@ impl Pool<'_> {
 
     /// What is free on a node while all that is terminating is still there, negative if overcommitted; none if there is no
     /// such node.
-    fn free_on(&self, node: &Name) -> Option<Resources> {
+    pub(super) fn free_on(&self, node: &Name) -> Option<Resources> {
         let load = self.capacity.node(node)?;
         let mut free = load.node.allocatable.minus(load.used);
         if let Some(promised) = self.promises.ledger().promised(node) {

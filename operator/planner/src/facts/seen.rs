@@ -15,7 +15,10 @@ use super::{
     tracked::{Attachments, Tracked},
     volumes::{ClaimWait, Volumes},
 };
-use crate::values::{Access, Attempt, Counts, Demand, Job, Key, Name, Pod, ScavengerJob, Volume};
+use crate::{
+    faults::scheduler,
+    values::{Access, Attempt, Counts, Demand, Job, Key, Name, Pod, ScavengerJob, Volume},
+};
 
 /// UID and namespace of a ScavengerJob, as its Jobs and pods name them. Anybody may write a foreign UID onto a pod
 /// of their own; in another namespace it belongs to nobody.
@@ -405,6 +408,7 @@ impl Seen {
     /// Takes in what the volumes of its claims demand of an ordinary pod's node.
     pub(crate) fn place_ordinary_pod(&mut self, pod: &mut Pod) {
         self.volumes.place_pod(pod);
+        pod.refused = pod.unschedulable.as_deref().map(scheduler::read).unwrap_or_default();
     }
 
     /// Takes in a volume, and returns the ScavengerJobs and the ordinary pods whose nodes it changes.

@@ -1,5 +1,5 @@
-//! How a kubelet, a container runtime and kube-scheduler say what happened to a pod, and whose fault it is that a container was
-//! not created or started.
+//! How a kubelet and a container runtime say what happened to a pod, and whose fault it is that a container was not created or
+//! started.
 //!
 //! A wrong image name stays wrong, and its ScavengerJob has failed. A registry that is away comes back, and nobody's
 //! night of work may end because of it. The kubelet's reason does not distinguish the two, its message does: it quotes the
@@ -22,11 +22,6 @@ pub(crate) const POD_FAILURE_POLICY: &str = "PodFailurePolicy";
 /// True if the kubelet evicted a pod because its node had no memory left. Disks and limits of its own are another matter.
 pub(crate) fn is_evicted_for_memory(reason: &str, message: &str) -> bool {
     reason == EVICTED && meaning(Speaker::Eviction, message) == Some(Meaning::NodeOutOfMemory)
-}
-
-/// True if kube-scheduler says that a pod mounts a claim without a volume, unless the volume is made where the pod goes.
-pub(crate) fn is_claim_unbound(message: &str) -> bool {
-    meaning(Speaker::Scheduler, message).is_some()
 }
 
 /// True if the kubelet evicted a pod because of what the ScavengerJob itself may use.

@@ -3,6 +3,7 @@
 
 pub(crate) mod kubelet;
 pub mod refusal;
+pub(crate) mod scheduler;
 pub(crate) mod supervisor;
 
 /// Whose fault a failure is.
@@ -49,6 +50,8 @@ enum Speaker {
     Eviction,
     /// kube-scheduler of a pod that it cannot place.
     Scheduler,
+    /// kube-scheduler of the nodes on which it cannot place a pod, where the planner judges the same.
+    SchedulerOfNode,
     /// The API server of an object that it does not take.
     ApiServer,
     /// The API server of pods that a LimitRange refuses.
@@ -73,6 +76,10 @@ enum Meaning {
     NodeOutOfMemory,
     /// A claim has no volume.
     ClaimUnbound,
+    /// A node has not enough left.
+    CapacityShort,
+    /// A pod may not go to a node: by taints, node affinity, or that of its volumes.
+    NotAdmitted,
     /// Pods request too little, as those do whose capacity is counted by use.
     SmallRequests,
     Refused(Refusal),
@@ -90,7 +97,7 @@ impl Meaning {
             | Self::ApiServerInTrouble
             | Self::SmallRequests
             | Self::Refused(Refusal::Denied) => Fault::Cluster,
-            Self::ClaimUnbound | Self::Refused(_) => Fault::Passing,
+            Self::ClaimUnbound | Self::CapacityShort | Self::NotAdmitted | Self::Refused(_) => Fault::Passing,
         }
     }
 }
@@ -112,7 +119,7 @@ const fn row(speaker: Speaker, words: &'static [&'static str], meaning: Meaning)
 }
 
 /// Of the rows of a speaker the first that matches decides. What no row knows is the cluster's fault, for trying again is cheap.
-static TABLE: [Row; 18] = [
+static TABLE: [Row; 20] = [
     // A registry in trouble may say both: that it is, and that it knows nobody. How containerd, CRI-O and the network say that a
     // registry does not answer, or not now; words with spaces cannot be a part of an image's name.
     row(
@@ -208,6 +215,20 @@ static TABLE: [Row; 18] = [
     row(Speaker::Eviction, &["low on resource: memory"], Meaning::NodeOutOfMemory),
     // Unless the volume is made where the pod goes.
     row(Speaker::Scheduler, &["unbound immediate PersistentVolumeClaim"], Meaning::ClaimUnbound),
+    row(Speaker::SchedulerOfNode, &["Insufficient ", "Too many pods"], Meaning::CapacityShort),
+    row(
+        Speaker::SchedulerOfNode,
+        &[
+            "node(s) had untolerated taint",
+            "node(s) didn't match Pod's node affinity/selector",
+            "node(s) were unschedulable",
+            "node(s) didn't satisfy plugin(s) [NodeAffinity]",
+            "node(s) didn't match PersistentVolume's node affinity",
+            // The same, until Kubernetes 1.32.
+            "node(s) had volume node affinity conflict",
+        ],
+        Meaning::NotAdmitted,
+    ),
     row(
         Speaker::LimitRange,
         &["minimum cpu usage per ", "minimum memory usage per ", " max limit to request ratio per "],

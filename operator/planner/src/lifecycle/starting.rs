@@ -12,7 +12,7 @@ use crate::{
     faults::{
         Fault, kubelet,
         refusal::{self, Refusal},
-        supervisor,
+        scheduler, supervisor,
     },
     values::{
         Accounting, Attempt, ByUse, Confinement, Container, Job, Key, Name, Phase, Placement, Pod, Reason,
@@ -171,7 +171,7 @@ fn of_job(known: &Known<'_>, attempt: &Attempt, job: &Job, pods: &BTreeMap<Name,
         }
         let message = unbound.unschedulable.clone();
         let message = message.unwrap_or_else(|| "the scheduler has not placed its pods".to_owned());
-        let reason = match kubelet::is_claim_unbound(&message) {
+        let reason = match scheduler::is_claim_unbound(&message) {
             true => WaitingReason::VolumeUnbound,
             false => WaitingReason::Unscheduled,
         };

@@ -70,7 +70,7 @@ impl Planner {
         let mut helped: Vec<(Key, Help)> =
             served.into_iter().map(|served| (served.pod.clone(), self.help(served))).collect();
         let unjudged = self.causes.pending_pods.unjudged();
-        helped.extend(unjudged.map(|(pod, what)| (pod.clone(), Help::Unjudged(what.to_vec()))));
+        helped.extend(unjudged.map(|(pod, what)| (pod.clone(), Help::Unjudged(what))));
         helped
     }
 

@@ -59,7 +59,7 @@ pub struct PoolReport<'a> {
     pub longest_deletion: Option<Timestamp>,
     /// Pending ordinary pods for which nothing is interrupted because some of their constraints cannot be evaluated, with
     /// these constraints. Empty unless the operator frees capacity for pods.
-    pub unsupported_pods: Vec<(&'a Key, &'a [Name])>,
+    pub unsupported_pods: Vec<(&'a Key, Vec<Name>)>,
     /// Nodes that a new pod of a ScavengerJob must not go to now.
     pub nodes_to_avoid: &'a BTreeSet<Name>,
     /// Those of them that take no ScavengerJobs for a while because containers could not be started there, and why.

@@ -21,7 +21,7 @@ pub use placement::{
     Access, Expression, Node, NodeTerm, Operator, Placement, Taint, Toleration, Usage, Volume,
 };
 pub(crate) use pod::tells_of_loss;
-pub use pod::{Container, Pod, PodPhase};
+pub use pod::{Container, Pod, PodPhase, Refused};
 pub use reports::{
     Accounting, AttemptUsage, ByUse, CheckpointRequest, EndReport, Figures, Harm, LiveReport, Measured,
     ObservedSaves, PodUsage, Rank, RememberedNode, RememberedUse, Stop, Supervised, Supervision,

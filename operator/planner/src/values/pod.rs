@@ -48,6 +48,9 @@ pub struct Pod {
     pub claims: Vec<Name>,
     /// What of its spec says more about where it may go than [`Self::placement`] can tell; empty if nothing does.
     pub unjudged: Vec<Name>,
+    /// What [`Self::unschedulable`] means, once the planner has read it.
+    #[serde(skip)]
+    pub refused: Refused,
     /// `status.phase`.
     pub phase: PodPhase,
     /// When its deletion was requested; see `deletion_forced`.
@@ -94,6 +97,15 @@ pub struct Pod {
     /// What the supervisor left when the workload had ended.
     #[serde(default)]
     pub end_report: Option<EndReport>,
+}
+
+/// What a scheduler says of an ordinary pod that it cannot place, as far as the planner understands it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// True if some node has not enough for it.
+    pub lacks_capacity: bool,
+    /// The first reason that the planner cannot judge.
+    pub unjudged: Option<Name>,
 }
 
 impl Pod {

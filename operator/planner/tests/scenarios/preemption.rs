@@ -2,7 +2,7 @@
 
 use scavenger_planner::{
     fixtures::{key, node, pod, seconds, settings, sj},
-    values::{Expression, NodeTerm, Operator, Outcome, Phase, Reason, WaitingReason},
+    values::{Expression, NodeTerm, Observation, Operator, Outcome, Phase, Reason, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Kill, Workload};
 
@@ -298,4 +298,81 @@ fn a_gang_of_which_a_pod_failed_makes_room_for_the_pod_that_it_was_ordered_to_go
         assert_eq!(interrupted(&cluster), ["gang"], "{}", cluster.history());
         assert_eq!(outcome(&cluster, "gang"), (1, Some(Outcome::Interrupted), Reason::PreemptedByOperator));
     }
+}
+
+/// kube-scheduler says this of a pod that waits; `time` counts how often it has said something.
+fn says(cluster: &mut Cluster, name: &str, time: u64, message: &str) {
+    let mut pod = cluster.pod(name).expect("the pod should be there").clone();
+    pod.resource_version += time * 1_000_000;
+    pod.unschedulable = Some(message.to_owned());
+    cluster.tell(Observation::Pod(Box::new(pod)));
+    cluster.settle();
+}
+
+/// Both nodes are full, and an ordinary pod waits for which the ScavengerJob on one of them goes, within the grace period.
+fn served(grace: i64) -> (Cluster, String) {
+    let mut cluster = full();
+    for (name, node) in [("a", "n1"), ("b", "n2")] {
+        let there = cluster.all_nodes().find(|there| &*there.name == node).cloned();
+        let there = there.expect("the node should be there");
+        cluster.set_node(there.labelled("name", node));
+        cluster.settle();
+        let workload = Workload { grace: seconds(grace), ..work(3000) };
+        cluster.submit(sj(name).asking(10_000).only_on("name", node), workload);
+        cluster.run_until_phase(name, Phase::Running);
+    }
+    cluster.scheduler_works = false;
+    let mut owner = pod("owner", 4000).patient();
+    owner.unschedulable = Some("0/2 nodes are available: 2 Insufficient cpu.".to_owned());
+    cluster.create_pod(owner, seconds(1000));
+    cluster.run_until("one goes", |cluster| !interrupted(cluster).is_empty());
+    let first = interrupted(&cluster)[0].to_owned();
+    (cluster, first)
+}
+
+/// At the limit of attached volumes kube-scheduler says so only once there is enough cpu.
+#[test]
+fn capacity_that_does_not_help_is_given_back_and_another_node_is_tried_once() {
+    let (mut cluster, first) = served(0);
+    let second = if first == "a" { "b" } else { "a" };
+    cluster.run_for(seconds(2));
+    let one = "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) exceed max volume count.";
+    says(&mut cluster, "owner", 1, one);
+    cluster.run_for(seconds(20));
+    assert_eq!(interrupted(&cluster), [&*first], "it may be bound yet");
+    cluster.run_for(seconds(15));
+    assert_eq!(interrupted(&cluster), ["a", "b"], "{}", cluster.history());
+    cluster.run_until_phase(&first, Phase::Starting);
+    says(&mut cluster, "owner", 2, "0/2 nodes are available: 2 node(s) exceed max volume count.");
+    cluster.run_for(seconds(60));
+    let report = cluster.planner.pool_report(cluster.now);
+    let unjudged: Vec<String> = report.unsupported_pods.iter().map(|(_, what)| what.join(", ")).collect();
+    let expected = "node(s) exceed max volume count, not bound to node n1, which had capacity, not bound to node n2, which \
+                    had capacity";
+    assert_eq!(unjudged, [expected]);
+    // Whatever else it says, nobody goes for it any more.
+    says(&mut cluster, "owner", 3, one);
+    cluster.run_for(seconds(300));
+    for name in [&*first, second] {
+        assert_eq!(cluster.status(name).interrupted_count, 1, "{name}\n{}", cluster.history());
+    }
+}
+
+#[test]
+fn what_it_says_before_the_capacity_is_free_is_no_refusal() {
+    let (mut cluster, first) = served(100);
+    says(
+        &mut cluster,
+        "owner",
+        1,
+        "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) exceed max volume count.",
+    );
+    cluster.run_for(seconds(25));
+    assert_eq!(interrupted(&cluster), [&*first]);
+    cluster
+        .run_until("it is gone", |cluster| cluster.live_pods("a").len() + cluster.live_pods("b").len() == 1);
+    cluster.scheduler_works = true;
+    cluster.create_pod(pod("wakes-the-scheduler", 10), seconds(10));
+    cluster.run_until("it has a node", |cluster| bound(cluster, "owner"));
+    assert_eq!(interrupted(&cluster), [&*first]);
 }

@@ -278,6 +278,9 @@ fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob, now: Timestamp)
     if let Some(text) = held_for_pending(planner.pods_that_hold_capacity()) {
         lines.add("held", &text);
     }
+    if let Some(text) = crate::pool::unjudged(&pool) {
+        lines.add("unjudged", &text);
+    }
 }
 
 /// Ordinary pods that a line names.
