@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::cluster::{Cluster, Event};
+use super::{
+    api::stored,
+    cluster::{Cluster, Event},
+};
 use scavenger_planner::{
     resources::Resources,
     values::{Key, Name, Pod},
@@ -57,8 +60,10 @@ impl Cluster {
                 if let Some(room) = free.get_mut(&node) {
                     room.subtract(&pod.requests);
                 }
+                let now = stored(self.now);
                 self.change_pod(&pod.key, |pod| {
                     pod.node = Some(node);
+                    pod.scheduled = Some(now);
                     pod.nominated_node = None;
                     pod.unschedulable = None;
                 });

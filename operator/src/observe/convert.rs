@@ -133,6 +133,8 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
         placement: spec.map(placement).unwrap_or_default(),
         priority: spec.and_then(|spec| spec.priority).unwrap_or(0),
         creation_time: creation_time(object),
+        scheduled: condition("PodScheduled", "True")
+            .and_then(|condition| Some(condition.last_transition_time.as_ref()?.0)),
         preempts: spec.is_none_or(|spec| spec.preemption_policy.as_deref() != Some("Never")),
         claims: constraints::claims(object),
         unjudged: constraints::unjudged(object),
@@ -315,6 +317,22 @@ mod tests {
         assert_eq!(seen(false, "True"), (true, true));
         assert_eq!(seen(true, "True"), (false, true));
         assert_eq!(seen(false, "Unknown"), (false, false));
+    }
+
+    #[test]
+    fn a_pod_is_bound_since_its_condition_says_so() {
+        let scheduled = |status: &str| {
+            let object = serde_json::json!({
+                "metadata": { "creationTimestamp": "2026-01-01T00:00:00Z" },
+                "spec": { "nodeName": "n", "containers": [] },
+                "status": { "conditions": [{ "type": "PodScheduled", "status": status,
+                    "lastTransitionTime": "2026-01-01T00:20:00Z" }] },
+            });
+            pod(&serde_json::from_value(object).unwrap()).bound_since()
+        };
+        assert_eq!(scheduled("True"), Some("2026-01-01T00:20:00Z".parse().unwrap()));
+        // One that was bound by hand has none until its kubelet says so.
+        assert_eq!(scheduled("False"), Some("2026-01-01T00:00:00Z".parse().unwrap()));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::values::{Demand, Key, Name, Node, Settings, resources::Resources};
+use crate::values::{Demand, Key, Name, Node, Pod, Settings, resources::Resources};
 use admissions::Labels;
 use index::{Places, Placing, Whose};
 use node::{Entry, Occupant};
@@ -61,6 +61,34 @@ pub struct ScavengerPod<'a> {
     pub requests: &'a Resources,
     /// What it holds for its ScavengerJob.
     pub holds: &'a Resources,
+}
+
+/// An ordinary pod that is bound to a node or nominated for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OrdinaryPod<'a> {
+    pub(crate) key: &'a Key,
+    pub(crate) node: &'a Name,
+    pub(crate) requests: &'a Resources,
+    /// Of these, what a resize would add that its node deferred.
+    pub(crate) deferred_resize: Option<&'a Resources>,
+    /// Of these, millicores of cores of its own.
+    pub(crate) exclusive_milli: i64,
+    /// When it was bound; none while it is only nominated.
+    pub(crate) bound_since: Option<Timestamp>,
+}
+
+impl<'a> OrdinaryPod<'a> {
+    /// A pod; none while it has no node.
+    pub(crate) fn of(pod: &'a Pod) -> Option<Self> {
+        Some(Self {
+            key: &pod.key,
+            node: pod.node.as_ref().or(pod.nominated_node.as_ref())?,
+            requests: &pod.requests,
+            deferred_resize: pod.deferred_resize.as_ref(),
+            exclusive_milli: pod.exclusive_milli,
+            bound_since: pod.bound_since(),
+        })
+    }
 }
 
 /// The capacity there is.
@@ -235,8 +263,10 @@ impl Capacity {
     }
 
     fn occupy(&mut self, key: &Key, occupant: Option<Occupant>) {
-        if self.occupants.get(key) == occupant.as_ref() {
-            return;
+        match (self.occupants.get_mut(key), &occupant) {
+            (None, None) => return,
+            (Some(old), Some(new)) if old.takes_what(new) => return old.clone_from(new),
+            _ => {}
         }
         if let Some(old) = self.occupants.remove(key) {
             self.change_node(&old.node, |entry| {
@@ -410,13 +440,16 @@ impl Capacity {
         self.nodes.get(name).and_then(|entry| entry.node.as_ref()).is_some_and(|node| node.ready)
     }
 
-    /// Ordinary pods that are bound to a node or nominated for one, what they request of all and of cores of their own, and
-    /// when they were created.
-    pub(crate) fn ordinary_pods(&self) -> impl Iterator<Item = (&Key, &Name, (&Resources, i64), Timestamp)> {
+    /// Ordinary pods that are bound to a node or nominated for one.
+    pub(crate) fn ordinary_pods(&self) -> impl Iterator<Item = OrdinaryPod<'_>> {
         let ordinary = self.occupants.iter().filter(|(_, occupant)| occupant.owner.is_none());
-        ordinary.map(|(key, occupant)| {
-            let requests = (&occupant.requests, occupant.exclusive_milli);
-            (key, &occupant.node, requests, occupant.creation_time)
+        ordinary.map(|(key, occupant)| OrdinaryPod {
+            key,
+            node: &occupant.node,
+            requests: &occupant.requests,
+            deferred_resize: occupant.deferred_resize.as_deref(),
+            exclusive_milli: occupant.exclusive_milli,
+            bound_since: occupant.bound_since,
         })
     }
 

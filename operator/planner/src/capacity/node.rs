@@ -63,11 +63,19 @@ pub(super) struct Occupant {
     pub(super) exclusive_milli: i64,
     /// UID of its ScavengerJob, if it belongs to one.
     pub(super) owner: Option<Name>,
-    /// When it was created.
-    pub(super) creation_time: Timestamp,
+    /// When it was bound; none while it is only nominated for the node.
+    pub(super) bound_since: Option<Timestamp>,
+    /// See [`Pod::deferred_resize`](crate::values::Pod::deferred_resize).
+    pub(super) deferred_resize: Option<Box<Resources>>,
 }
 
 impl Occupant {
+    /// True if it takes the same in the same place.
+    pub(super) fn takes_what(&self, other: &Self) -> bool {
+        let taken = |one: &Self| (one.node.clone(), one.owner.clone(), one.exclusive_milli);
+        taken(self) == taken(other) && self.requests == other.requests && self.holds == other.holds
+    }
+
     pub(super) fn holds(&self) -> &Resources {
         self.holds.as_deref().unwrap_or(&self.requests)
     }

@@ -30,7 +30,8 @@ impl Capacity {
             holds: pod.limits.clone().filter(|_| !ordinary),
             exclusive_milli: pod.exclusive_milli,
             owner: pod.owner.as_ref().map(|(owner, _)| owner.clone()),
-            creation_time: pod.creation_time,
+            bound_since: pod.bound_since(),
+            deferred_resize: pod.deferred_resize.clone().map(Box::new),
         });
         self.occupy(&pod.key, occupant);
         if alive && place.is_some() && pod.node.is_none() {

@@ -41,6 +41,9 @@ pub struct Pod {
     pub priority: i32,
     /// When it was created.
     pub creation_time: Timestamp,
+    /// Since when it has condition PodScheduled=True: when it was bound.
+    #[serde(default)]
+    pub scheduled: Option<Timestamp>,
     /// True unless its preemptionPolicy is Never.
     pub preempts: bool,
     /// PersistentVolumeClaims of its namespace that it mounts.
@@ -119,6 +122,12 @@ impl Pod {
     #[must_use]
     pub fn is_evictable(&self) -> bool {
         !self.phase.is_terminal() && self.deletion_requested.is_none()
+    }
+
+    /// When it was bound to its node, which was not before it was created; none if it is not.
+    #[must_use]
+    pub fn bound_since(&self) -> Option<Timestamp> {
+        self.node.as_ref().map(|_| self.scheduled.unwrap_or(self.creation_time))
     }
 
     /// What it holds for its ScavengerJob, whatever it requests.

@@ -19,6 +19,7 @@ mod mistakes;
 mod places;
 mod static_cpu;
 mod traces;
+mod young;
 
 /// How often metrics-server measures.
 const EVERY: i64 = 15;
