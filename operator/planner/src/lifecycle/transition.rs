@@ -199,7 +199,7 @@ fn interrupt(
 ) -> Recorded {
     let end = ended_at(known, attempt, ending.outcome);
     let made_progress = made_progress(known, attempt, end);
-    let attempt = ended(known, status, attempt, ending, end);
+    let attempt = ended(known, status, attempt, ending);
     status.phase = Phase::Interrupted;
     status.interrupted_count = status.interrupted_count.saturating_add(1);
     if interruption::counts(known, ending) {
@@ -241,8 +241,7 @@ fn withdraw(
     ending: &Ending,
     waiting: Waiting,
 ) -> Recorded {
-    let end = ended_at(known, attempt, ending.outcome);
-    let attempt = ended(known, status, attempt, ending, end);
+    let attempt = ended(known, status, attempt, ending);
     let event = match ending.outcome {
         Outcome::Interrupted => Event::Interrupted,
         _ => Event::Withdrawn,
@@ -278,10 +277,7 @@ fn finish(
     attempt: Option<&Attempt>,
     ending: Ending,
 ) -> Recorded {
-    let attempt = attempt.map(|attempt| {
-        let end = ended_at(known, attempt, ending.outcome);
-        ended(known, status, attempt, &ending, end)
-    });
+    let attempt = attempt.map(|attempt| ended(known, status, attempt, &ending));
     status.finish_time = Some(known.now);
     status.admitted = None;
     status.not_before = None;
@@ -314,13 +310,8 @@ fn ended_at(known: &Known<'_>, attempt: &Attempt, outcome: Outcome) -> Timestamp
 
 /// The attempt as the status and the history keep it. One that a container ran in, and that ended before all of its pods
 /// were seen to run together, started when the first container was seen to have started.
-fn ended(
-    known: &Known<'_>,
-    status: &mut ScavengerJobStatus,
-    attempt: &Attempt,
-    ending: &Ending,
-    end: Timestamp,
-) -> Attempt {
+fn ended(known: &Known<'_>, status: &mut ScavengerJobStatus, attempt: &Attempt, ending: &Ending) -> Attempt {
+    let end = ended_at(known, attempt, ending.outcome);
     let ran = known.evidence.container_started && ending.outcome != Outcome::Withdrawn;
     let seen = || known.evidence.started_at().unwrap_or(end).min(end);
     let start_time = attempt.start_time.or_else(|| ran.then(seen));
@@ -394,8 +385,7 @@ pub fn uncounted(known: &Known<'_>) -> Option<ScavengerJob> {
             }
         };
         let ending = interruption::explained(attempt, ending);
-        let end = ended_at(known, attempt, ending.outcome);
-        ended(known, &mut sj.status, attempt, &ending, end);
+        ended(known, &mut sj.status, attempt, &ending);
     }
     let is_worth_something =
         sj.status.attempt.as_deref().is_some_and(|last| Work::of_ended(&sj, last).is_some());
