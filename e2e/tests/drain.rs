@@ -7,15 +7,18 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::{admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Pod};
 use kube::{
-    Api,
-    api::{DeleteParams, ListParams},
+    Api, ResourceExt,
+    api::{DeleteParams, EvictParams, ListParams, PostParams},
 };
 use scavenger_e2e::{
     World,
     checkpointing::{asked, first_measured},
-    room::{bring_pool, has_reason, has_run_for, patch_pool, start, status},
+    room::{
+        bring_pool, delete_pod, has_reason, has_run_for, holding, in_mode_operator, interrupted, owner_with,
+        patch_pool, start, status,
+    },
     run,
     world::{counter_beside, until},
 };
@@ -148,5 +151,75 @@ fn a_drain_asks_for_a_checkpoint_first() {
         ensure!(attempt.reason == Some(Reason::Drained), "{attempt:?}");
         ensure!(attempt.lost_seconds.is_some_and(|lost| lost < 20), "{attempt:?}");
         Ok(())
+    });
+}
+
+/// Somebody's webhook for evictions in the test's namespace, whose server is down. All deletions pass.
+async fn guard_evictions(world: &World) -> Result<()> {
+    let webhook = json!({
+        "metadata": { "name": world.namespace },
+        "webhooks": [{
+            "name": "drain-guard.example.com", "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "failurePolicy": "Fail", "timeoutSeconds": 2,
+            "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": world.namespace } },
+            "rules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods/eviction"],
+            }],
+            "clientConfig": { "service": { "namespace": world.namespace, "name": "drain-guard", "path": "/" } },
+        }],
+    });
+    let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(world.client.clone());
+    webhooks.create(&PostParams::default(), &serde_json::from_value(webhook)?).await?;
+    // It is in force once an eviction fails on it: a dry run of one evicts nothing.
+    let pods = world.api::<Pod>();
+    let pod = world.pod("night").await?.name_any();
+    let dry_run = EvictParams {
+        post_options: PostParams { dry_run: true, ..PostParams::default() },
+        ..EvictParams::default()
+    };
+    until("the webhook is asked", || async {
+        match pods.evict(&pod, &dry_run).await {
+            Err(kube::Error::Api(error)) if error.message.contains("failed calling webhook") => Ok(Some(())),
+            _ => Ok(None),
+        }
+    })
+    .await
+}
+
+async fn past_the_webhook(world: &World) -> Result<()> {
+    world.claim("data").await?;
+    let slot = &world.slots(10).await?;
+    start(world, holding("night", slot, 5, true)).await?;
+    guard_evictions(world).await?;
+
+    let began = Instant::now();
+    patch_pool(world, &json!({ "drain": true })).await?;
+    let reason = interrupted(world, "night", 1).await?;
+    ensure!(reason == Reason::Drained, "{reason:?}");
+    println!("drained past a webhook that is down in {:.1} s", began.elapsed().as_secs_f64());
+    patch_pool(world, &json!({ "drain": false })).await?;
+    world.phase("night", Phase::Running).await?;
+
+    in_mode_operator(world, |patient| async move {
+        owner_with(world, "owner", Some(&patient), (slot, 8), json!({})).await?;
+        world.pod_runs("owner").await?;
+        let reason = interrupted(world, "night", 2).await?;
+        ensure!(reason == Reason::PreemptedByOperator, "{reason:?}");
+        delete_pod(world, "owner").await
+    })
+    .await
+}
+
+/// A webhook for evictions holds up neither a drain nor an ordinary pod.
+#[test]
+#[ignore = "in `cargo xtask test --all`"]
+fn a_webhook_for_evictions_that_is_down_holds_up_nobody() {
+    let _alone = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    run("drain-webhook", |world| async move {
+        let result = past_the_webhook(world).await;
+        patch_pool(world, &json!({ "drain": false })).await?;
+        let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(world.client.clone());
+        webhooks.delete(&world.namespace, &DeleteParams::default()).await.ok();
+        result
     });
 }

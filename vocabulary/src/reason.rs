@@ -111,7 +111,7 @@ reasons! {
     /// Reason of a pod's condition DisruptionTarget: the kubelet ended the pod (node pressure, shutdown of the node).
     TerminationByKubelet,
     /// Reason of the condition DisruptionTarget that the operator sets on a pod before it deletes it, where a
-    /// PodDisruptionBudget keeps the pod from being evicted.
+    /// PodDisruptionBudget, or an admission webhook or policy, keeps the pod from being evicted.
     InterruptedByScavenger,
     /// The Job controller saw the condition DisruptionTarget; its reason is not known, since the pod is gone.
     DisruptionTarget,

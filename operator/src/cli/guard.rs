@@ -43,8 +43,8 @@ const LINES: usize = 40;
 /// In preemption mode `Operator` kube-scheduler preempts nobody for pods with `preemptionPolicy: Never`: the operator
 /// frees capacity for them. This command stands in for it. If the operator's Lease is stale while such pods are pending and
 /// unschedulable, it interrupts ScavengerJobs on the nodes where that helps: those that lose least, as the operator
-/// would, by the time since their last promised checkpoint. It evicts their pods, or, where a PodDisruptionBudget forbids
-/// that, marks and deletes them. It starts nothing and writes no status; the next operator sees how they ended.
+/// would, by the time since their last promised checkpoint. It evicts their pods, or, where a PodDisruptionBudget or an
+/// admission webhook stands against that, marks and deletes them. It starts nothing and writes no status; the next operator sees how they ended.
 ///
 /// While an operator is at work, in mode `Scheduler`, and with no such pod it does nothing. deploy/preemption-operator
 /// runs it every minute.
@@ -134,9 +134,7 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
         .await;
     let became = |pod: &Key| match interrupted.iter().find(|(other, _)| other == pod) {
         Some((_, Ok(Gone::Evicted))) => "evicted".to_owned(),
-        Some((_, Ok(Gone::Deleted))) => {
-            "deleted, since a PodDisruptionBudget forbids its eviction".to_owned()
-        }
+        Some((_, Ok(Gone::Deleted(against)))) => format!("deleted, since {against}"),
         Some((_, Ok(Gone::Before))) => "gone already".to_owned(),
         Some((_, Err(error))) => format!("NOT interrupted: {error}"),
         None => "not tried".to_owned(),

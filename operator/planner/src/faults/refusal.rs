@@ -20,6 +20,16 @@ pub fn is_by_webhook(message: &str) -> bool {
     message.contains(BY_WEBHOOK)
 }
 
+/// True if admission stands against a request: a webhook that denies it or cannot be called, a policy, or a plugin of the API
+/// server. Those who lack the right are refused in similar words.
+#[must_use]
+pub fn is_by_admission(message: &str) -> bool {
+    let is_lack_of_rights = message.contains(" cannot create resource ");
+    is_by_webhook(message)
+        || message.contains("failed calling webhook")
+        || message.contains(" is forbidden: ") && !is_lack_of_rights
+}
+
 /// True if a LimitRange refuses pods because they request too little, as those do whose capacity is counted by use.
 #[must_use]
 pub fn is_of_small_requests(message: &str) -> bool {
@@ -49,6 +59,36 @@ pub fn is_refusal(message: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As kube-apiserver, 1.31 as 1.37, says it of an eviction.
+    #[test]
+    fn admission_that_stands_against_an_eviction_is_distinguished_from_a_lack_of_rights_and_from_a_server_in_trouble()
+     {
+        for (sentence, is) in [
+            (
+                r#"Internal error occurred: failed calling webhook "drain-guard.example.com": failed to call webhook: Post "https://drain-guard.k07.svc:443/?timeout=2s": dial tcp 10.96.0.9:443: connect: connection refused"#,
+                true,
+            ),
+            (r#"admission webhook "drain-guard.example.com" denied the request: no evictions today"#, true),
+            (
+                r#"pods "night-1-0" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"#,
+                true,
+            ),
+            (
+                r#"pods "night-1-0" is forbidden: unable to create new content in namespace lab because it is being terminated"#,
+                true,
+            ),
+            (
+                r#"pods "night-1-0" is forbidden: User "system:serviceaccount:a:b" cannot create resource "pods/eviction" in API group "" in the namespace "lab""#,
+                false,
+            ),
+            ("etcdserver: request timed out", false),
+            ("Too many requests, please try again later.", false),
+            (r#"pods "night-1-0" not found"#, false),
+        ] {
+            assert_eq!(is_by_admission(sentence), is, "{sentence}");
+        }
+    }
 
     /// As kube-apiserver says it, 1.31 as 1.37.
     #[test]
