@@ -12,6 +12,7 @@ use k8s_openapi::api::{
     batch::v1::Job as BatchJob,
     coordination::v1::Lease,
     core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod},
+    node::v1::RuntimeClass,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::{
@@ -419,6 +420,76 @@ fn groups_of_nodes_behind_taints_keep_their_own_thresholds() {
         )
         .await?;
         group_nodes(world, false).await?;
+        result
+    });
+}
+
+/// A class for pods in sandboxes: each takes 30 cores of its own, and goes to one node, which has a taint.
+async fn sandboxes(world: &World) -> Result<()> {
+    let class = json!({
+        "metadata": { "name": world.namespace }, "handler": "played", "overhead": { "podFixed": { "cpu": "30" } },
+        "scheduling": {
+            "nodeSelector": { "kubernetes.io/hostname": "fake-0002" },
+            "tolerations": [{ "key": SPOT_TAINT, "operator": "Exists" }],
+        },
+    });
+    let classes: Api<RuntimeClass> = Api::all(world.client.clone());
+    classes.create(&PostParams::default(), &serde_json::from_value(class)?).await?;
+    let taint = json!({ "spec": { "taints": [
+        { "key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule" },
+        { "key": SPOT_TAINT, "value": "yes", "effect": "NoSchedule" }] } });
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    nodes.patch("fake-0002", &PatchParams::default(), &Patch::Merge(&taint)).await?;
+    Ok(())
+}
+
+async fn refused(world: &World, name: &str, words: &[&str]) -> Result<()> {
+    let says = |job: &ScavengerJob| {
+        let message = status(job).message.unwrap_or_default();
+        has_reason(job, WaitingReason::Refused) && words.iter().all(|word| message.contains(word))
+    };
+    world.job_until(name, &format!("refused with {words:?}"), says).await.map(drop)
+}
+
+async fn go_to_sandboxes(world: &World) -> Result<()> {
+    let boxed = |name: &str| {
+        let mut job = played(name, "30");
+        job["spec"]["runtimeClassName"] = json!(world.namespace);
+        job
+    };
+    sandboxes(world).await?;
+    world.create::<ScavengerJob>(boxed("first")).await?;
+    refused(world, "first", &[&world.namespace, "limits.allowedRuntimeClasses"]).await?;
+    bring_pool(world, &json!({ "limits": { "allowedRuntimeClasses": [world.namespace] } })).await?;
+    refused(world, "first", &[&world.namespace, SPOT_TAINT, "toleratedTaints"]).await?;
+    bring_pool(world, &json!({ "toleratedTaints": ["kwok.x-k8s.io/node", SPOT_TAINT] })).await?;
+    world.phase("first", Phase::Running).await?;
+    ensure!(node_of(world, "first").await? == "fake-0002");
+    let spec = world.pod("first").await?.spec.unwrap_or_default();
+    let overhead = spec.overhead.and_then(|overhead| overhead.get("cpu").map(|cpu| cpu.0.clone()));
+    ensure!(overhead.as_deref() == Some("30"), "the API server added {overhead:?}");
+
+    // 60 of 64 cores are used there, and the empty nodes are none for it.
+    world.create::<ScavengerJob>(boxed("second")).await?;
+    let job = world.job_until("second", "waiting", |job| has_reason(job, WaitingReason::NoCapacity)).await?;
+    ensure!(status(&job).attempt.is_none(), "it was started in vain: {:?}", status(&job));
+    let first = status(&world.api::<ScavengerJob>().get("first").await?);
+    ensure!(first.interrupted_count == 0, "{first:?}");
+    Ok(())
+}
+
+#[test]
+#[ignore = "in `cargo xtask test --all`"]
+fn a_runtime_class_takes_its_overhead_and_moves_no_pod_out_of_the_pool() {
+    on_played_nodes("runtime-class", |world| async move {
+        let result = go_to_sandboxes(world).await;
+        patch_pool(world, &json!({ "limits": { "allowedRuntimeClasses": null } })).await?;
+        let nodes: Api<Node> = Api::all(world.client.clone());
+        let plain = json!({ "spec": { "taints": [
+            { "key": "kwok.x-k8s.io/node", "value": "fake", "effect": "NoSchedule" }] } });
+        nodes.patch("fake-0002", &PatchParams::default(), &Patch::Merge(&plain)).await?;
+        let classes: Api<RuntimeClass> = Api::all(world.client.clone());
+        classes.delete(&world.namespace, &DeleteParams::default()).await?;
         result
     });
 }

@@ -162,8 +162,9 @@ pub struct ScavengerJobSpec {
     #[schemars(length(max = 16))]
     pub tolerations: Vec<Toleration>,
 
-    /// RuntimeClass of the pods, for example `nvidia` where that is not the runtime of every pod. What its overhead takes of a
-    /// node is not counted when a ScavengerJob starts, only once its pods are there.
+    /// RuntimeClass of the pods, for example `nvidia` where that is not the runtime of every pod. What it takes of a node for
+    /// each pod (`overhead`) counts in addition to the requests. The pool must allow a class that has a say in where pods go
+    /// (`scheduling`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = form::NAME.longest), regex(pattern = form::NAME.pattern))]
     pub runtime_class_name: Option<String>,

@@ -551,6 +551,13 @@ pub struct Limits {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shapes::resource_list")]
     pub max_resources: BTreeMap<String, Quantity>,
+
+    /// RuntimeClasses that ScavengerJobs may have. If not given, every class that has no say in where pods go. A class that has
+    /// one (`scheduling`) must be named here, and the keys that it tolerates in `toleratedTaints`, or ScavengerJobs of it wait
+    /// with reason Refused.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32), inner(length(min = 1, max = form::NAME.longest), regex(pattern = form::NAME.pattern)))]
+    pub allowed_runtime_classes: Vec<String>,
 }
 
 impl Default for Limits {
@@ -565,6 +572,7 @@ impl Default for Limits {
             max_run_as_group: None,
             max_pod_count: None,
             max_resources: BTreeMap::new(),
+            allowed_runtime_classes: Vec::new(),
         }
     }
 }

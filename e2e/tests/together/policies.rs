@@ -441,13 +441,14 @@ fn each_limit_of_the_pool_is_enforced_by_name() {
             "minInterruptionAfter": "2s", "maxTerminationGracePeriodSeconds": 50,
             "minRunAsUser": 100, "maxRunAsUser": 60_000, "minRunAsGroup": 90, "maxRunAsGroup": 70_000,
             "maxPodCount": 40, "maxResources": { "cpu": "2000", "memory": "64Gi", "e2e.scavenger.dev/part": "300m" },
+            "allowedRuntimeClasses": ["allowed", "allowed-too"],
         });
         set_limits(world, limits, false).await?;
         let result = enforced(world).await;
         let unset = json!({
             "minInterruptionAfter": "1s", "maxTerminationGracePeriodSeconds": null, "minRunAsUser": null,
             "maxRunAsUser": null, "minRunAsGroup": null, "maxRunAsGroup": null, "maxPodCount": null,
-            "maxResources": null,
+            "maxResources": null, "allowedRuntimeClasses": null,
         });
         set_limits(world, unset, false).await?;
         result
@@ -460,7 +461,7 @@ async fn enforced(world: &World) -> Result<()> {
         Ok(try_out(world, |spec| spec["podCount"] = json!(41)).await.is_err().then_some(()))
     })
     .await?;
-    let refusals: [(&[&str], Spoil); 14] = [
+    let refusals: [(&[&str], Spoil); 15] = [
         (&["spec.interruptionAfter", "limits.minInterruptionAfter"], |spec| {
             spec["interruptionAfter"] = json!("1s");
         }),
@@ -480,6 +481,12 @@ async fn enforced(world: &World) -> Result<()> {
         (&["spec.tolerations", "toleratedTaints", "'dedicated'"], |spec| {
             spec["tolerations"] = json!([{ "key": "dedicated", "operator": "Exists" }]);
         }),
+        (
+            &["spec.runtimeClassName is other", "allowed, allowed-too", "limits.allowedRuntimeClasses"],
+            |spec| {
+                spec["runtimeClassName"] = json!("other");
+            },
+        ),
         (&["spec.tolerations", "toleratedTaints", "''"], |spec| {
             spec["tolerations"] = json!([{ "operator": "Exists" }]);
         }),
@@ -495,7 +502,8 @@ async fn enforced(world: &World) -> Result<()> {
     for (words, spoil) in refusals {
         refused(words[0], try_out(world, spoil).await, words)?;
     }
-    let just_within: [(&str, Spoil); 4] = [
+    let just_within: [(&str, Spoil); 5] = [
+        ("a class of the list", |spec| spec["runtimeClassName"] = json!("allowed-too")),
         ("the shortest stretch", |spec| spec["interruptionAfter"] = json!("2s")),
         ("the longest stretch", |spec| spec["interruptionAfter"] = json!("120m")),
         ("the longest grace period", |spec| spec["terminationGracePeriodSeconds"] = json!(50)),
@@ -550,6 +558,7 @@ fn limits_that_make_no_sense_are_refused_by_name() {
             ("spec.limits.maxRunAsGroup", json!({ "minRunAsGroup": 2000, "maxRunAsGroup": 1000 })),
             ("spec.limits.maxPodCount", json!({ "maxPodCount": 0 })),
             ("spec.limits.maxResources", json!({ "maxResources": { "cpu": "-1" } })),
+            ("spec.limits.allowedRuntimeClasses", json!({ "allowedRuntimeClasses": ["A/b"] })),
         ] {
             refused(field, set_limits(world, limits, true).await, &[field])?;
         }

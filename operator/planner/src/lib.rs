@@ -27,6 +27,8 @@
 //! | On which nodes does a Job keep its pods? | `values/confinement.rs` | `Confinement::to_pool` |
 //! | Which nodes must a new pod of a ScavengerJob not go to? | `capacity/nodes.rs` | `Capacity::nodes_to_avoid` |
 //! | Which nodes do the volumes of a ScavengerJob allow? | `facts/volumes.rs` | `Volumes::place_sj` |
+//! | What does a RuntimeClass add to a ScavengerJob? | `values/placement.rs` | `RuntimeClass::added_to` |
+//! | Which RuntimeClasses does the pool refuse? | `values/settings.rs` | `Settings::refuses` |
 //! | When does a ScavengerJob wait for a volume that is in use? | `facts/volumes.rs` | `Volumes::keeps_waiting` |
 //! | How long does a ScavengerJob wait after an interruption? | `backoff/mod.rs` | `after_interruption` |
 //! | When does the planner look again although nothing is seen? | `backoff/mod.rs` | `Agenda::wake_at` |

@@ -5,7 +5,17 @@ use super::{
     cluster::{Cluster, Event},
     seconds,
 };
-use scavenger_planner::values::{Job, Key, Name, Pod, PodPhase};
+use scavenger_planner::values::{Demand, Job, Key, Name, Pod, PodPhase, RuntimeClass};
+
+/// What the API server adds to a pod that names a RuntimeClass.
+fn add_class(class: &RuntimeClass, pod: &mut Pod) {
+    let asked = Demand { per_pod: pod.requests.clone(), pod_count: 1, placement: pod.placement.clone() };
+    let Demand { per_pod, placement, .. } = class.added_to(&asked);
+    (pod.requests, pod.placement) = (per_pod, placement);
+    if let Some(limits) = &mut pod.limits {
+        limits.add(&class.overhead);
+    }
+}
 
 impl Cluster {
     pub(super) fn sync_job(&mut self, key: &Key, uid: &Name) {
@@ -83,6 +93,7 @@ impl Cluster {
         let sj = self.scavenger_jobs.values().find(|sj| sj.uid == job.owner);
         let spec = sj.and_then(|sj| sj.spec.as_ref().ok());
         let claims = spec.map(|spec| spec.claims.clone()).unwrap_or_default();
+        let class = spec.and_then(|spec| self.runtime_classes.get(&spec.runtime.as_ref()?.class)).cloned();
         let first = template.pod_count - self.pods_to_make(job);
         for index in first..template.pod_count {
             // A quota can be large enough for some of a gang.
@@ -109,6 +120,9 @@ impl Cluster {
             }
             pod.placement = template.placement.clone();
             pod.claims = claims.clone();
+            if let Some(class) = &class {
+                add_class(class, &mut pod);
+            }
             self.add_pod(pod);
         }
         if self.jobs.get(&job.key).is_none_or(|there| there.uid != job.uid) {

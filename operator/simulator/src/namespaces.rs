@@ -67,6 +67,13 @@ impl Cluster {
         if self.is_denied(&self.denied_pods, &job.key) {
             return Some(denied(&what));
         }
+        let sj = self.scavenger_jobs.values().find(|sj| sj.uid == job.owner);
+        let runtime = sj.and_then(|sj| sj.spec.as_ref().ok()?.runtime.as_ref());
+        if let Some(runtime) = runtime.filter(|runtime| !self.runtime_classes.contains_key(&runtime.class)) {
+            // As the admission plugin RuntimeClass of kube-apiserver says it, 1.31 as 1.37.
+            let class = &runtime.class;
+            return Some(format!("{what} is forbidden: pod rejected: RuntimeClass {:?} not found", &**class));
+        }
         let wanted = &self.pod_templates.get(&job.uid)?.per_pod;
         let requested = if self.by_use.contains(&job.uid) { 0 } else { wanted.cpu_milli };
         if let Some(least) = self.least_cpu.get(namespace).filter(|least| requested < **least) {

@@ -14,7 +14,7 @@ pub enum Stream {
     Jobs,
     /// All pods.
     Pods,
-    /// Nodes.
+    /// Nodes, and RuntimeClasses.
     Nodes,
     /// The pool.
     Pool,
@@ -111,7 +111,8 @@ impl Cluster {
             Stream::Nodes => {
                 let gone = self.told.nodes.iter().filter(|name| !self.nodes.contains_key(*name));
                 let gone = gone.cloned().map(Observation::NodeGone).collect::<Vec<_>>();
-                self.nodes.values().cloned().map(Observation::Node).chain(gone).collect()
+                let classes = self.runtime_classes.values().cloned().map(Observation::RuntimeClass);
+                self.nodes.values().cloned().map(Observation::Node).chain(gone).chain(classes).collect()
             }
             Stream::Pool => vec![Observation::Pool(Box::new(self.pool.clone()))],
         }
@@ -152,6 +153,9 @@ impl Cluster {
             | Observation::Volume(_)
             | Observation::VolumeGone(_)
             | Observation::VolumesKnown(_)
+            | Observation::RuntimeClass(_)
+            | Observation::RuntimeClassGone(_)
+            | Observation::RuntimeClassesKnown(_)
             | Observation::Usage(_)
             | Observation::UsageNotServed
             | Observation::PodUsage(_)

@@ -113,6 +113,13 @@ impl Snapshot {
                     Some(Message::Listing(watched)) => {
                         unlisted.insert(watched);
                     }
+                    // Most plans are the same without it. Of what names such an object the answer says that it is not known.
+                    Some(Message::Forbidden(watched)) => {
+                        if let Some(unknown) = watched.known(false) {
+                            unlisted.remove(&watched);
+                            observations.push(unknown);
+                        }
+                    }
                     Some(Message::WatchEnded(watched)) => bail!("the watch of {} ended", watched.name()),
                     Some(Message::Unordered(watched, version)) => {
                         bail!("resourceVersion {version:?} of {} is not a number", watched.name())

@@ -79,6 +79,8 @@ pub(crate) enum Message {
     Listing(Watched),
     /// A watch has delivered a full list.
     Listed(Watched),
+    /// A kind may not be listed or watched.
+    Forbidden(Watched),
     /// A watch ended, which it never should.
     WatchEnded(Watched),
     /// An object has a version that is no number.
@@ -151,8 +153,9 @@ impl View {
         let is_missing = |watched: &Watched| watched.is_vital() || !failing.contains(watched);
         let can_plan = !self.unlisted.iter().any(is_missing);
         if can_plan {
-            let known = !failing.contains(&Watched::Volumes);
-            self.planner.observe(Observation::VolumesKnown(known), now());
+            for observation in Watched::ALL.iter().filter_map(|kind| kind.known(!failing.contains(kind))) {
+                self.planner.observe(observation, now());
+            }
         }
         can_plan
     }
@@ -169,6 +172,8 @@ impl View {
                 }
                 // While it lists again, what was known of a kind that is not vital is good enough.
                 Message::Listing(watched) if !watched.is_vital() => {}
+                // The rights may come, and it is looked at for how long it fails.
+                Message::Forbidden(_) => {}
                 Message::Listing(watched) => {
                     self.unlisted.insert(watched);
                 }

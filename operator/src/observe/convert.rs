@@ -5,12 +5,13 @@ use k8s_openapi::api::{
     batch::v1::Job as BatchJob,
     core::v1::{
         Node as ApiNode, PersistentVolume as ApiVolume, PersistentVolumeClaim, PersistentVolumeSpec,
-        Pod as ApiPod, PodSpec,
+        Pod as ApiPod, PodSpec, Toleration as ApiToleration,
     },
+    node::v1::RuntimeClass as ApiRuntimeClass,
 };
 use kube::ResourceExt;
 use scavenger_planner::values::{
-    Access, Job, Key, Name, Node, Placement, Pod, PodPhase, Refused, Taint, Toleration, Volume,
+    Access, Job, Key, Name, Node, Placement, Pod, PodPhase, Refused, RuntimeClass, Taint, Toleration, Volume,
 };
 use scavenger_schema::names;
 
@@ -195,21 +196,34 @@ fn placement(spec: &PodSpec) -> Placement {
             .flatten()
             .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
             .collect(),
-        tolerations: spec
-            .tolerations
-            .iter()
-            .flatten()
-            .map(|toleration| Toleration {
-                key: toleration.key.as_deref().filter(|key| !key.is_empty()).map(Name::from),
-                value: match toleration.operator.as_deref() {
-                    Some("Exists") => None,
-                    _ => Some(toleration.value.as_deref().unwrap_or_default().into()),
-                },
-                effect: toleration.effect.as_deref().filter(|effect| !effect.is_empty()).map(Name::from),
-            })
-            .collect(),
+        tolerations: tolerations(spec.tolerations.as_deref()),
         affinity: constraints::node_affinity(spec),
         ..Placement::default()
+    }
+}
+
+fn tolerations(all: Option<&[ApiToleration]>) -> Vec<Toleration> {
+    let toleration = |toleration: &ApiToleration| Toleration {
+        key: toleration.key.as_deref().filter(|key| !key.is_empty()).map(Name::from),
+        value: match toleration.operator.as_deref() {
+            Some("Exists") => None,
+            _ => Some(toleration.value.as_deref().unwrap_or_default().into()),
+        },
+        effect: toleration.effect.as_deref().filter(|effect| !effect.is_empty()).map(Name::from),
+    };
+    all.unwrap_or_default().iter().map(toleration).collect()
+}
+
+/// A RuntimeClass.
+pub(crate) fn runtime_class(object: &ApiRuntimeClass) -> RuntimeClass {
+    let scheduling = object.scheduling.as_ref();
+    let labels = scheduling.and_then(|scheduling| scheduling.node_selector.as_ref()).into_iter().flatten();
+    let pod_fixed = object.overhead.as_ref().and_then(|overhead| overhead.pod_fixed.as_ref());
+    RuntimeClass {
+        name: object.name_any().as_str().into(),
+        overhead: pod_fixed.map(amounts).unwrap_or_default(),
+        node_selector: labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect(),
+        tolerations: tolerations(scheduling.and_then(|scheduling| scheduling.tolerations.as_deref())),
     }
 }
 
@@ -357,6 +371,37 @@ mod tests {
             |bytes| crate::validate::resources("requests", &[("ephemeral-storage".to_owned(), bytes)].into());
         assert_eq!(asks("6Gi".into()).unwrap().exceeds(&room), None);
         assert_eq!(asks("7Gi".into()).unwrap().exceeds(&room), Some("ephemeral-storage"));
+    }
+
+    #[test]
+    fn a_runtime_class_says_what_it_takes_and_where_its_pods_go() {
+        // As Kata Containers and GKE Sandbox have them.
+        let object = |more: serde_json::Value| {
+            let mut object = serde_json::json!({ "metadata": { "name": "c" }, "handler": "h" });
+            object.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            runtime_class(&serde_json::from_value(object).unwrap())
+        };
+        let plain = object(serde_json::json!({}));
+        assert_eq!(plain, RuntimeClass { name: "c".into(), ..RuntimeClass::default() });
+        let whole = object(serde_json::json!({
+            "overhead": { "podFixed": { "cpu": "250m", "memory": "160Mi" } },
+            "scheduling": {
+                "nodeSelector": { "sandbox.gke.io/runtime": "gvisor" },
+                "tolerations": [{ "key": "sandbox.gke.io/runtime", "operator": "Equal", "value": "gvisor",
+                                  "effect": "NoSchedule" }],
+            },
+        }));
+        assert_eq!(
+            (whole.overhead.cpu_milli, whole.overhead.memory_bytes, whole.overhead.pods),
+            (250, 160 << 20, 0)
+        );
+        assert_eq!(whole.node_selector.len(), 1);
+        let taint = Toleration {
+            key: Some("sandbox.gke.io/runtime".into()),
+            value: Some("gvisor".into()),
+            effect: Some("NoSchedule".into()),
+        };
+        assert_eq!(whole.tolerations, [taint]);
     }
 
     #[test]

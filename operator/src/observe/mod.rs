@@ -20,6 +20,7 @@ use futures::StreamExt;
 use k8s_openapi::api::{
     batch::v1::Job as BatchJob,
     core::v1::{Node as ApiNode, PersistentVolume, Pod as ApiPod},
+    node::v1::RuntimeClass,
 };
 use kube::{
     Api, Client,
@@ -43,18 +44,35 @@ pub(crate) enum Watched {
     Pods,
     Nodes,
     Volumes,
+    RuntimeClasses,
     Pools,
 }
 
 impl Watched {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::ScavengerJobs, Self::Jobs, Self::Pods, Self::Nodes, Self::Volumes, Self::Pools];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::ScavengerJobs,
+        Self::Jobs,
+        Self::Pods,
+        Self::Nodes,
+        Self::Volumes,
+        Self::RuntimeClasses,
+        Self::Pools,
+    ];
 
     /// True if nothing is planned while this kind is unknown: half a view would show room that is not there and Jobs that
-    /// seem to be gone. Of volumes only starts need to know, and only those that mount claims: others who need room
-    /// are not kept waiting for them.
+    /// seem to be gone. Of volumes and RuntimeClasses only starts need to know, and only those that name one: others who need
+    /// room are not kept waiting for them.
     pub(crate) fn is_vital(self) -> bool {
-        !matches!(self, Self::Volumes)
+        self.known(true).is_none()
+    }
+
+    /// What is seen of a kind without which planning goes on: whether all of it is known.
+    pub(crate) fn known(self, known: bool) -> Option<Observation> {
+        match self {
+            Self::Volumes => Some(Observation::VolumesKnown(known)),
+            Self::RuntimeClasses => Some(Observation::RuntimeClassesKnown(known)),
+            Self::ScavengerJobs | Self::Jobs | Self::Pods | Self::Nodes | Self::Pools => None,
+        }
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -64,6 +82,7 @@ impl Watched {
             Self::Pods => "pods",
             Self::Nodes => "nodes",
             Self::Volumes => "persistentvolumes",
+            Self::RuntimeClasses => "runtimeclasses",
             Self::Pools => "scavengerpools",
         }
     }
@@ -179,6 +198,19 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>, reporting: 
     };
     let all = Api::<PersistentVolume>::all(client.clone());
     spawn(&mut watches, all, watcher::Config::default(), volumes, (sender, reporting));
+
+    let classes = Kind {
+        watched: Watched::RuntimeClasses,
+        see: |class: &RuntimeClass| {
+            let class = convert::runtime_class(class);
+            Some((class.name.clone(), Observation::RuntimeClass(class)))
+        },
+        gone: Observation::RuntimeClassGone,
+        readable: |_| true,
+        relisted: None,
+    };
+    let all = Api::<RuntimeClass>::all(client.clone());
+    spawn(&mut watches, all, watcher::Config::default(), classes, (sender, reporting));
 
     let pools = Kind {
         watched: Watched::Pools,
@@ -342,6 +374,7 @@ where
                 watch.apply(&object).await?;
                 watch.gone(&convert::key(&object)).await?;
             }
+            Err(error) if code(&error) == "403" => sender.send(Message::Forbidden(watched)).await?,
             Err(_) => {}
         }
     }

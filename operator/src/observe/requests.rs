@@ -29,7 +29,8 @@ pub(super) fn limits_by_use(pod: &Pod) -> Option<Resources> {
     let containers = pod.spec.as_ref()?.containers.iter();
     let limits =
         containers.filter_map(|container| container.resources.as_ref()?.limits.as_ref()).map(amounts);
-    let (mut cpu_milli, mut memory_bytes) = (0_i64, 0_i64);
+    let overhead = pod.spec.as_ref()?.overhead.as_ref().map(amounts).unwrap_or_default();
+    let (mut cpu_milli, mut memory_bytes) = (overhead.cpu_milli, overhead.memory_bytes);
     for limit in limits {
         cpu_milli = cpu_milli.saturating_add(limit.cpu_milli);
         memory_bytes = memory_bytes.saturating_add(limit.memory_bytes);
@@ -193,6 +194,19 @@ mod tests {
                 "resources": { "requests": { "cpu": actual, "memory": "1Mi" } } }],
         });
         pod(&json!({ "containers": [container(spec)] }), &status)
+    }
+
+    #[test]
+    fn the_overhead_of_a_runtime_class_comes_on_top_of_what_a_pod_may_use() {
+        let pod: Pod = serde_json::from_value(serde_json::json!({
+            "metadata": { "labels": { names::LABEL_ACCOUNTING: "Usage" } },
+            "spec": { "overhead": { "cpu": "250m", "memory": "160Mi" }, "containers": [{ "name": "main", "resources": {
+                "requests": { "cpu": "0", "memory": "8Mi" }, "limits": { "cpu": "2", "memory": "1Gi" } } }] },
+        }))
+        .unwrap();
+        let (held, requested) = (limits_by_use(&pod).unwrap(), counted(&pod));
+        assert_eq!((held.cpu_milli, held.memory_bytes), (2250, (1 << 30) + (160 << 20)));
+        assert_eq!((requested.cpu_milli, requested.memory_bytes), (250, 168 << 20));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! From raw specs to checked planner values. What the API server could not check is found here, once; later steps can
 //! not fail on input.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, civil::Time, tz::TimeZone};
 use kube::ResourceExt;
@@ -9,7 +9,7 @@ use scavenger_planner::{
     resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Share, Thresholds, Weight, Weights},
     values::{
         Accounting, Calendar, Controls, Demand, Filling, Headroom, Name, NodeGroup, Placement,
-        PreemptionMode, Rank, ScavengerJobSpec, Settings, SupervisionSpec, Supervisor, Toleration,
+        PreemptionMode, Rank, Runtime, ScavengerJobSpec, Settings, SupervisionSpec, Supervisor, Toleration,
         UsageRules, Window,
     },
 };
@@ -104,12 +104,15 @@ fn sj_spec(spec: &scavenger_job::ScavengerJobSpec) -> Result<ScavengerJobSpec, S
     claims.sort_unstable();
     claims.dedup();
     let (secrets, config_maps) = references(spec);
+    let demand = Arc::new(Demand { per_pod, pod_count, placement });
+    let runtime = |class: &str| Runtime { class: class.into(), own: demand.clone() };
     Ok(ScavengerJobSpec {
+        runtime: spec.runtime_class_name.as_deref().map(runtime).map(Box::new),
         claims,
         secrets,
         config_maps,
         container_hash: container_hash::of(spec),
-        demand: Demand { per_pod, pod_count, placement }.into(),
+        demand,
         interruption_after,
         checkpoint_interval: checkpoint
             .and_then(|checkpoint| checkpoint.interval)
@@ -189,6 +192,10 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec, generation: Option<i64>) -> Res
         generation: generation.unwrap_or(0),
         node_selector: names(&spec.node_selector),
         tolerated_taints: tolerated_taints(spec),
+        allowed_runtime_classes: {
+            let classes = spec.limits.allowed_runtime_classes.iter();
+            classes.map(|class| class.as_str().into()).collect()
+        },
         start_thresholds,
         max_concurrent_starts: at_least_one("spec.maxConcurrentStarts", spec.max_concurrent_starts)?,
         pending_timeout: signed(spec.pending_timeout),

@@ -192,6 +192,7 @@ impl World {
         sj.creation_time = at(-1_000_000 + number as i64 / 20);
         sj.spec = Ok(ScavengerJobSpec {
             demand: self.demand(number).into(),
+            runtime: None,
             interruption_after: seconds(600),
             grace_period: seconds(30),
             checkpoint_interval: None,

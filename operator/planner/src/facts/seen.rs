@@ -12,12 +12,13 @@ use jiff::Timestamp;
 
 use super::{
     evidence::Evidence,
+    runtime_classes::{Class, RuntimeClasses},
     tracked::{Attachments, Tracked},
     volumes::{ClaimWait, Volumes},
 };
 use crate::{
     faults::scheduler,
-    values::{Access, Attempt, Counts, Demand, Job, Key, Name, Pod, ScavengerJob, Volume},
+    values::{Access, Attempt, Counts, Demand, Job, Key, Name, Pod, RuntimeClass, ScavengerJob, Volume},
 };
 
 /// UID and namespace of a ScavengerJob, as its Jobs and pods name them. Anybody may write a foreign UID onto a pod
@@ -52,6 +53,7 @@ pub(crate) struct Seen {
     /// ScavengerJobs that are being deleted.
     deleting: BTreeSet<Key>,
     volumes: Volumes,
+    runtime_classes: RuntimeClasses,
 }
 
 /// What became of a pod that was seen.
@@ -64,8 +66,14 @@ pub(crate) enum SeenPod {
     Own(Arc<Pod>, Option<Key>),
 }
 
-/// Fills in what the volumes of its claims, and its namespace, demand of a ScavengerJob's nodes.
-fn place(sj: &mut ScavengerJob, volumes: &mut Volumes, by_requests: &BTreeSet<Name>) {
+/// Fills in what its RuntimeClass, the volumes of its claims, and its namespace demand of a ScavengerJob's nodes.
+fn place(
+    sj: &mut ScavengerJob,
+    classes: &mut RuntimeClasses,
+    volumes: &mut Volumes,
+    by_requests: &BTreeSet<Name>,
+) {
+    classes.place_sj(sj);
     volumes.place_sj(sj);
     let by_requests = by_requests.contains(&sj.key.namespace);
     if let Ok(spec) = &mut sj.spec
@@ -176,8 +184,9 @@ impl Seen {
                 return None;
             }
             self.volumes.forget_sj(&known.sj);
+            self.runtime_classes.forget_sj(&known.sj);
         }
-        place(&mut sj, &mut self.volumes, &self.by_requests);
+        place(&mut sj, &mut self.runtime_classes, &mut self.volumes, &self.by_requests);
         self.demands.share_of(&mut sj);
         if sj.deleting {
             self.deleting.insert(key.clone());
@@ -206,6 +215,7 @@ impl Seen {
         self.deleting.remove(key);
         self.keys.remove(&tracked.sj.uid);
         self.volumes.forget_sj(&tracked.sj);
+        self.runtime_classes.forget_sj(&tracked.sj);
         self.prune(&owner(&tracked.sj.uid, key));
         Some(tracked)
     }
@@ -439,6 +449,28 @@ impl Seen {
         if self.volumes.set_known(known) { self.volumes.mounting_scavenger_jobs() } else { Vec::new() }
     }
 
+    /// Takes in a RuntimeClass, and returns the ScavengerJobs that name it, if they are to be looked at again.
+    pub(crate) fn set_runtime_class(&mut self, class: RuntimeClass) -> Vec<Key> {
+        let users = self.runtime_classes.set(class);
+        self.placed_again(users)
+    }
+
+    /// The same for one that is gone.
+    pub(crate) fn remove_runtime_class(&mut self, name: &Name) -> Vec<Key> {
+        let users = self.runtime_classes.remove(name);
+        self.placed_again(users)
+    }
+
+    /// Takes in whether every RuntimeClass is known, and returns the ScavengerJobs that wait for that, or did.
+    pub(crate) fn set_runtime_classes_known(&mut self, known: bool) -> Vec<Key> {
+        self.runtime_classes.set_known(known)
+    }
+
+    /// What is known of the RuntimeClass of a ScavengerJob; none if it names none.
+    pub(crate) fn runtime_class<'a>(&'a self, sj: &'a ScavengerJob) -> Option<Class<'a>> {
+        self.runtime_classes.of(sj)
+    }
+
     /// The ScavengerJobs and the ordinary pods whose nodes changed since this was called last, because a volume was
     /// attached or detached.
     pub(crate) fn take_moved(&mut self) -> (Vec<Key>, Vec<Pod>) {
@@ -482,15 +514,19 @@ impl Seen {
         let first = Key::new(namespace.clone(), "");
         let there = self.scavenger_jobs.range(first..).map(|(key, _)| key);
         let there = there.take_while(|key| changed && key.namespace == *namespace).cloned().collect();
-        let mut there: Vec<Key> = there;
-        there.retain(|key| self.place_again(key));
-        there
+        self.placed_again(there)
+    }
+
+    /// Those that are there, once it was found out again where they may go.
+    fn placed_again(&mut self, mut scavenger_jobs: Vec<Key>) -> Vec<Key> {
+        scavenger_jobs.retain(|key| self.place_again(key));
+        scavenger_jobs
     }
 
     /// Finds out again where one that is there may go. False if it is not there.
     fn place_again(&mut self, key: &Key) -> bool {
         let Some(tracked) = self.scavenger_jobs.get_mut(key) else { return false };
-        place(&mut tracked.sj, &mut self.volumes, &self.by_requests);
+        place(&mut tracked.sj, &mut self.runtime_classes, &mut self.volumes, &self.by_requests);
         self.demands.share_of(&mut tracked.sj);
         true
     }

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use crate::{
     capacity::Capacity,
-    facts::{evidence::Evidence, tracked::Memory, volumes::ClaimWait},
+    facts::{evidence::Evidence, runtime_classes::Class, tracked::Memory, volumes::ClaimWait},
     values::{
         CheckpointRequest, Disruption, Ending, Job, Key, Measured, Name, ObservedSaves, Outcome, Pod, Reason,
         ScavengerJob, Settings, Waiting, WaitingReason, action::Task,
@@ -48,6 +48,8 @@ pub struct Known<'a> {
     pub(crate) capacity: &'a Capacity,
     /// Why it cannot start yet because of a claim that it mounts.
     pub claim_wait: Option<ClaimWait>,
+    /// What is known of its RuntimeClass; none if it names none.
+    pub runtime_class: Option<Class<'a>>,
     /// True if a container of it has started with the spec that it has: in an earlier attempt, or in this one. What keeps its
     /// containers from being created is then nothing that the spec names.
     pub has_run: bool,

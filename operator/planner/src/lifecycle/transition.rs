@@ -116,7 +116,7 @@ fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
         lent: known.lent_by.is_some(),
         generation: known.sj.generation,
         priority_class: status.counted_interruptions,
-        ..Attempt::first(spec.demand.clone(), known.now)
+        ..Attempt::first(spec.of_containers(), known.now)
     }));
     (None, Some(Event::Started))
 }

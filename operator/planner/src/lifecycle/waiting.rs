@@ -12,7 +12,7 @@ use super::{
     known::{Known, Next, Transition},
 };
 use crate::{
-    facts::{tracked::NoJob, volumes::ClaimWait},
+    facts::{runtime_classes::Class, tracked::NoJob, volumes::ClaimWait},
     values::{Key, Name, Pod, Reason, Waiting, WaitingReason, action::Task, later},
 };
 
@@ -29,8 +29,16 @@ const REFERENCE_AGAIN: SignedDuration = SignedDuration::from_secs(2);
 const LONGEST_REFERENCE_AGAIN: SignedDuration = SignedDuration::from_mins(2);
 
 /// What keeps it from starting apart from capacity, in the order in which it is asked: the first that has an answer decides.
-const STEPS: [fn(&Known<'_>) -> Option<Next>; 7] =
-    [of_invalid_spec, of_leftovers, of_controls, of_pods_left, of_pool, of_delay, of_others];
+const STEPS: [fn(&Known<'_>) -> Option<Next>; 8] = [
+    of_invalid_spec,
+    of_leftovers,
+    of_controls,
+    of_pods_left,
+    of_pool,
+    of_delay,
+    of_runtime_class,
+    of_others,
+];
 
 /// What is next for a ScavengerJob that has no active attempt.
 pub fn next(known: &Known<'_>) -> Next {
@@ -107,6 +115,32 @@ fn of_delay(known: &Known<'_>) -> Option<Next> {
         }
         _ => not_ready(WaitingReason::BackingOff, "waits out the delay after its last attempt", Some(time)),
     }
+}
+
+/// A RuntimeClass that is not there or cannot be known, and one with which the pool or the API server takes no pods. It is looked
+/// at again when the class or the pool changes.
+fn of_runtime_class(known: &Known<'_>) -> Option<Next> {
+    let refused = |message: &str| not_ready(WaitingReason::Refused, message, None);
+    let (class, spec) = match known.runtime_class? {
+        Class::There(class) => (class, known.sj.spec.as_ref().ok()?),
+        Class::Missing(name) => {
+            return refused(&format!("RuntimeClass {:?} does not exist; waits until it does", &**name));
+        }
+        Class::Unknown(name) => {
+            return refused(&format!(
+                "RuntimeClass {:?} is not known; waits until the operator can list RuntimeClasses",
+                &**name
+            ));
+        }
+    };
+    let own = &spec.runtime.as_ref()?.own.placement;
+    if let Some(key) = class.contradicts(own) {
+        return refused(&format!(
+            "spec.nodeSelector asks for another value of {key} than RuntimeClass {:?} does",
+            &*class.name
+        ));
+    }
+    refused(&known.settings.ok()?.refuses(class)?)
 }
 
 /// Others that work in its folder, or with its volume.

@@ -61,6 +61,7 @@ impl Planner {
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !self.capacity.is_ready(node)),
             capacity: &self.capacity,
             claim_wait: self.claim_wait(key),
+            runtime_class: self.seen.runtime_class(sj),
             has_run,
             is_to_blame: !has_run
                 && self.start_failures.blames(&sj.uid, |node| {

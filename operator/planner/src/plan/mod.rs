@@ -198,7 +198,8 @@ impl Planner {
         } else {
             self.borrowers.remove(key);
         }
-        if let Some(attempt) = tracked.sj().ongoing_attempt().cloned() {
+        if let Some(attempt) = tracked.sj().ongoing_attempt() {
+            let attempt = tracked.sj().as_held(attempt).into_owned();
             let is_starting = tracked.sj().status.phase == Phase::Starting;
             let nodes = |ledger: &Ledger| match &attempt.node {
                 Some(node) => Some(vec![node.clone(); attempt.demand.pod_count as usize]),
@@ -310,7 +311,11 @@ impl Planner {
                 let pods_seen = attachments.evidence(Some(attempt)).pods_seen();
                 promises::lingering_pods(attempt, &attachments.jobs, &attachments.pods, pods_seen)
             });
-            self.promises.end(key, attempt, lingering);
+            self.promises.end(
+                key,
+                attempt.map(|attempt| tracked.sj().as_held(attempt)).as_deref(),
+                lingering,
+            );
         }
         self.asked.remove(key);
         let (task, timer) = match next {

@@ -56,6 +56,18 @@ impl Planner {
                 let mounting = self.seen.set_volumes_known(known);
                 self.agenda.add_all(mounting.iter());
             }
+            Observation::RuntimeClass(class) => {
+                let users = self.seen.set_runtime_class(class);
+                self.agenda.add_all(users.iter());
+            }
+            Observation::RuntimeClassGone(name) => {
+                let users = self.seen.remove_runtime_class(&name);
+                self.agenda.add_all(users.iter());
+            }
+            Observation::RuntimeClassesKnown(known) => {
+                let users = self.seen.set_runtime_classes_known(known);
+                self.agenda.add_all(users.iter());
+            }
             Observation::Usage(usage) => {
                 self.node_use.set_nodes(usage.as_deref());
                 let changed = self.causes.short_nodes.measured.set(usage, &self.capacity, now);

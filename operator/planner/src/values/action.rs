@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Access, Attempt, ByUse, Confinement, Job, Key, LiveReport, Name, Node, Pod, PodUsage, Reason,
-    RememberedUse, ScavengerJob, ScavengerJobStatus, Settings, Supervisor, Usage, Volume,
+    RememberedUse, RuntimeClass, ScavengerJob, ScavengerJobStatus, Settings, Supervisor, Usage, Volume,
 };
 
 pub use scavenger_vocabulary::Event;
@@ -296,6 +296,12 @@ pub enum Observation {
     VolumeGone(Name),
     /// True once all PersistentVolumes were listed, and before anybody says otherwise; false while that fails.
     VolumesKnown(bool),
+    /// A RuntimeClass is there, in this version.
+    RuntimeClass(RuntimeClass),
+    /// A RuntimeClass is gone.
+    RuntimeClassGone(Name),
+    /// The same of RuntimeClasses as of volumes.
+    RuntimeClassesKnown(bool),
     /// How much cpu and memory nodes really use; none if that was asked and not answered.
     Usage(Option<Vec<Usage>>),
     /// Nobody measures what nodes and pods use.

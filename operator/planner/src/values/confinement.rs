@@ -20,6 +20,11 @@ pub struct Confinement {
     pub tolerated_taints: Vec<Name>,
 }
 
+/// True if pods may tolerate taints of this key in a pool that tolerates these.
+pub(super) fn may_tolerate(tolerated: &[Name], key: &str) -> bool {
+    Taint::is_passing(key) || tolerated.iter().any(|tolerated| **tolerated == *key)
+}
+
 impl Confinement {
     /// To the nodes of the pool without those that are closed to new pods.
     pub fn to_pool<'a>(settings: &Settings, closed: impl IntoIterator<Item = &'a Name>) -> Self {
@@ -44,10 +49,9 @@ impl Confinement {
     /// outside the pool.
     #[must_use]
     pub fn keys<'a>(&'a self, key: Option<&'a str>) -> Vec<&'a str> {
-        let mut tolerated = self.tolerated_taints.iter().map(|tolerated| &**tolerated);
         match key.filter(|key| !key.is_empty()) {
-            None => tolerated.collect(),
-            Some(key) if Taint::is_passing(key) || tolerated.any(|tolerated| tolerated == key) => vec![key],
+            None => self.tolerated_taints.iter().map(|tolerated| &**tolerated).collect(),
+            Some(key) if may_tolerate(&self.tolerated_taints, key) => vec![key],
             Some(_) => Vec::new(),
         }
     }

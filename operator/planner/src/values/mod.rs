@@ -18,7 +18,7 @@ pub use action::Observation;
 pub use confinement::Confinement;
 pub(crate) use placement::Named;
 pub use placement::{
-    Access, Expression, Node, NodeTerm, Operator, Placement, Taint, Toleration, Usage, Volume,
+    Access, Expression, Node, NodeTerm, Operator, Placement, RuntimeClass, Taint, Toleration, Usage, Volume,
 };
 pub(crate) use pod::tells_of_loss;
 pub use pod::{Container, Pod, PodPhase, Refused};
@@ -28,7 +28,7 @@ pub use reports::{
     SupervisionSpec, Supervisor, UsageRules,
 };
 pub use scavenger_job::{
-    Admitted, Attempt, AttemptNode, Controls, Demand, Disruption, Ending, Explanation, HISTORY, Job,
+    Admitted, Attempt, AttemptNode, Controls, Demand, Disruption, Ending, Explanation, HISTORY, Job, Runtime,
     ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, Shortage, Waiting,
 };
 pub use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};

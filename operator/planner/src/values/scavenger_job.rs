@@ -1,6 +1,6 @@
 //! A ScavengerJob, its attempts and their Jobs, and why it waits.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -62,8 +62,11 @@ impl Default for Controls {
 /// What a ScavengerJob asks, as far as the rules need it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScavengerJobSpec {
-    /// What it needs where; shared, since many ask for the same.
+    /// What it needs where; shared, since many ask for the same. The planner adds what the RuntimeClass does.
     pub demand: Arc<Demand>,
+    /// The RuntimeClass of its pods, if it names one.
+    #[serde(default)]
+    pub runtime: Option<Box<Runtime>>,
     /// The stretch it needs for lasting progress.
     pub interruption_after: SignedDuration,
     /// How often its workload writes a checkpoint, if it says so; else at least every `interruption_after`.
@@ -94,7 +97,45 @@ pub struct ScavengerJobSpec {
     pub supervision: SupervisionSpec,
 }
 
+/// The RuntimeClass of a spec.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Runtime {
+    /// Its name.
+    pub class: Name,
+    /// What the spec asks for on its own.
+    pub own: Arc<Demand>,
+}
+
+impl ScavengerJobSpec {
+    /// What an attempt is recorded with: what its containers request.
+    #[must_use]
+    pub(crate) fn of_containers(&self) -> Arc<Demand> {
+        match &self.runtime {
+            Some(runtime) => Demand { per_pod: runtime.own.per_pod.clone(), ..(*self.demand).clone() }.into(),
+            None => self.demand.clone(),
+        }
+    }
+
+    /// What its RuntimeClass takes of a node for each pod.
+    #[must_use]
+    pub fn overhead(&self) -> Option<Resources> {
+        let overhead = self.demand.per_pod.minus(&self.runtime.as_ref()?.own.per_pod);
+        (overhead != Resources::default()).then_some(overhead)
+    }
+}
+
 impl ScavengerJob {
+    /// An attempt with what its pods hold of their nodes: what their containers request, and the overhead of their
+    /// RuntimeClass.
+    pub(crate) fn as_held<'a>(&self, attempt: &'a Attempt) -> Cow<'a, Attempt> {
+        let Some(overhead) = self.spec.as_ref().ok().and_then(ScavengerJobSpec::overhead) else {
+            return Cow::Borrowed(attempt);
+        };
+        let mut held = attempt.clone();
+        Arc::make_mut(&mut held.demand).per_pod.add(&overhead);
+        Cow::Owned(held)
+    }
+
     /// The attempt that is being made, unless the ScavengerJob is being deleted.
     #[must_use]
     pub fn ongoing_attempt(&self) -> Option<&Attempt> {

@@ -13,7 +13,8 @@ use jiff::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Name, Node, Supervisor, UsageRules,
+    Name, Node, RuntimeClass, Supervisor, Toleration, UsageRules,
+    confinement::may_tolerate,
     resources::{CPU, MEMORY, PODS, Share, Thresholds, Weights},
 };
 
@@ -27,6 +28,9 @@ pub struct Settings {
     pub node_selector: BTreeMap<Name, Name>,
     /// Keys of taints that a node of the pool may have.
     pub tolerated_taints: Vec<Name>,
+    /// RuntimeClasses that may have a say in where pods go.
+    #[serde(default)]
+    pub allowed_runtime_classes: Vec<Name>,
     /// Up to where ScavengerJobs may fill the pool now.
     pub start_thresholds: Thresholds,
     /// How many may be starting at the same time.
@@ -90,6 +94,32 @@ impl Settings {
         let mut taints = node.taints.iter().filter(|taint| taint.repels() && !taint.passes());
         let taint = taints.find(|taint| !self.tolerated_taints.contains(&taint.key))?;
         Some(format!("it has taint {}:{}", taint.key, taint.effect))
+    }
+
+    /// Why ScavengerJobs of this RuntimeClass do not start. The API server adds its tolerations to the pods, whatever their
+    /// Job says, so those would open nodes outside the pool.
+    #[must_use]
+    pub fn refuses(&self, class: &RuntimeClass) -> Option<String> {
+        let name = &*class.name;
+        if class.has_scheduling() && !self.allowed_runtime_classes.contains(&class.name) {
+            return Some(format!(
+                "the ScavengerPool does not allow RuntimeClass {name:?}, which has a say in where pods go \
+                 (scheduling); an admin must name it in limits.allowedRuntimeClasses"
+            ));
+        }
+        let is_beyond = |toleration: &&Toleration| {
+            toleration.key.as_ref().is_none_or(|key| !may_tolerate(&self.tolerated_taints, key))
+        };
+        let beyond = class.tolerations.iter().find(is_beyond)?;
+        Some(match &beyond.key {
+            Some(key) => format!(
+                "RuntimeClass {name:?} tolerates taint {key}, which is not among toleratedTaints of the ScavengerPool"
+            ),
+            None => format!(
+                "RuntimeClass {name:?} tolerates taints of every key, and so nodes outside the ScavengerPool; its \
+                 tolerations must name keys of toleratedTaints"
+            ),
+        })
     }
 }
 

@@ -28,6 +28,7 @@ mod rejected;
 mod reservations;
 mod resizes;
 mod rounds;
+mod runtime_classes;
 mod starting;
 mod starts;
 mod supervision;

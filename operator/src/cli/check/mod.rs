@@ -9,6 +9,7 @@ mod namespace;
 mod network;
 mod read;
 mod rights;
+mod runtime;
 mod trial;
 
 use std::path::PathBuf;
@@ -109,6 +110,7 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
         .with_context(|| format!("namespace {namespace:?} could not be checked"))?;
     let mut findings = cluster::findings(&seen, &options.operator_namespace);
     findings.extend(namespace::findings(&seen, &example));
+    findings.extend(runtime::finding(&seen, &example));
     findings.extend(locks::findings(&seen.volumes));
     findings.extend(network::finding(&seen, &example, &options.operator_namespace));
     findings.extend(rights::findings(&seen));

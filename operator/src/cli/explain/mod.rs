@@ -10,7 +10,7 @@ use scavenger_planner::{
     Planner,
     action::Task,
     resources::{Amount, CPU, MEMORY, PODS, Resources},
-    values::{Figures, Key, Observation, Phase, Pod, ScavengerJob},
+    values::{Figures, Key, Observation, Phase, Pod, RuntimeClass, ScavengerJob},
 };
 use scavenger_schema::{scavenger_job as crd, terminal::shown};
 use scavenger_vocabulary::{Reason, Supervision};
@@ -88,6 +88,12 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
                 count => format!("{count} pods with "),
             };
             lines.add("asks for", &format!("{pods}{}", spec.demand.per_pod));
+            if let Some(class) =
+                runtime_class(snapshot, sj).filter(|class| class.overhead != Resources::default())
+            {
+                let (name, overhead) = (&*class.name, &class.overhead);
+                lines.add("runtime", &format!("RuntimeClass {name:?} takes {overhead} more for each pod"));
+            }
         }
         Err(error) => lines.add("asks for", &format!("something that cannot be understood: {error}")),
     }
@@ -104,8 +110,26 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
     for pod in pods(snapshot, sj) {
         lines.add("pod", &pod_line(pod));
     }
-    room(&mut lines, &planner, sj, snapshot.time);
+    room(&mut lines, &planner, &asked(snapshot, sj), snapshot.time);
     Ok(lines.text)
+}
+
+/// The RuntimeClass of a ScavengerJob, if it names one that is there.
+fn runtime_class<'a>(snapshot: &'a Snapshot, sj: &ScavengerJob) -> Option<&'a RuntimeClass> {
+    let name = &sj.spec.as_ref().ok()?.runtime.as_ref()?.class;
+    snapshot.observations().iter().rev().find_map(|observation| match observation {
+        Observation::RuntimeClass(class) if class.name == *name => Some(class),
+        _ => None,
+    })
+}
+
+/// What a ScavengerJob asks for with all of its pods.
+fn asked(snapshot: &Snapshot, sj: &ScavengerJob) -> Resources {
+    let Ok(spec) = &sj.spec else { return Resources::default() };
+    match runtime_class(snapshot, sj) {
+        Some(class) => class.added_to(&spec.demand).total(),
+        None => spec.demand.total(),
+    }
 }
 
 /// Lines with a heading in the first column.
@@ -247,12 +271,11 @@ fn nodes_that_take(count: usize) -> String {
 }
 
 /// What the pool has, next to what the ScavengerJob asks for.
-fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob, now: Timestamp) {
+fn room(lines: &mut Lines, planner: &Planner, demand: &Resources, now: Timestamp) {
     let pool = planner.pool_report(now);
     if let Err(reason) = pool.settings {
         return lines.add("pool", &format!("nothing is admitted: {reason}"));
     }
-    let demand = sj.spec.as_ref().map(|spec| spec.demand.total()).unwrap_or_default();
     let open = pool.nodes.iter().filter(|node| !pool.nodes_to_avoid.contains(node.name));
     lines.add("pool", &nodes_that_take(open.count()));
     if !pool.nodes_to_avoid.is_empty() {
@@ -266,7 +289,7 @@ fn room(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob, now: Timestamp)
     let resources = pool.allocatable.iter().map(|(name, _)| name);
     for name in resources.filter(|name| matches!(*name, CPU | MEMORY | PODS) || demand.get(name) > 0) {
         let of = |resources: &Resources| Amount(name, resources.get(name)).to_string();
-        let (left, asks) = (of(&pool.free()), of(&demand));
+        let (left, asks) = (of(&pool.free()), of(demand));
         let (all, used, limit) = (of(pool.allocatable), of(&pool.used), of(&pool.limit));
         lines.add(
             "capacity",
