@@ -16,6 +16,7 @@
 //! | For which ScavengerJob is capacity reserved? | `queue/reservation.rs` | `Queue::reservations` |
 //! | Which ScavengerJobs can never start in this pool? | `queue/lines.rs` | `Queue::decide_who_never_fits` |
 //! | Is there capacity for a ScavengerJob? | `capacity/questions.rs` | `Capacity::fits` |
+//! | What is missing where no node fits? | `capacity/missing.rs` | `Capacity::why_none_admits` |
 //! | Which part of the pool can a ScavengerJob reach? | `capacity/nodes.rs` | `Capacity::set_reach` |
 //! | Does a node take ScavengerJobs, and why not? | `capacity/state.rs` | `NodeState::of` |
 //! | Which thresholds hold now? | `values/settings.rs` | `Settings::at` |

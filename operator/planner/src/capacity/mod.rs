@@ -8,6 +8,7 @@
 mod admissions;
 mod check;
 mod index;
+mod missing;
 mod node;
 mod nodes;
 mod pending;

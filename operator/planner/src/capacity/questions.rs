@@ -64,7 +64,7 @@ impl Capacity {
         }
         let placed = u32::try_from(self.places.count(ask, View::Empty)).unwrap_or(u32::MAX);
         let suitable = self.places.suitable(ask);
-        Some(not_placed(self.places.demand(ask), placed, (suitable, 0), "even if nothing else ran"))
+        Some(self.not_placed(self.places.demand(ask), placed, (suitable, 0), "even if nothing else ran"))
     }
 
     /// What a demand may ask for at most so that it can ever be within the threshold, for [`Self::can_fit`].
@@ -86,7 +86,8 @@ impl Capacity {
             return None;
         }
         let pool = &self.totals.pool;
-        exceeds_all(demand, (&pool.eligible, &pool.own_eligible), "the pool", settings)
+        let exceeds = || exceeds_all(demand, (&pool.eligible, &pool.own_eligible), "the pool", settings);
+        self.lacks_resource(demand, settings).or_else(exceeds)
     }
 
     /// What is left below the threshold, for [`Self::fits`].
@@ -172,7 +173,7 @@ impl Capacity {
         let placed = u32::try_from(self.places.count(ask, View::Now)).unwrap_or(u32::MAX);
         let suitable = self.places.suitable(ask);
         let demand = self.places.demand(ask);
-        not_placed(demand, placed, (suitable, self.closed_to(demand)), "now")
+        self.not_placed(demand, placed, (suitable, self.closed_to(demand)), "now")
     }
 
     /// How many nodes that match a demand are closed to ScavengerJobs.
@@ -193,7 +194,14 @@ impl Capacity {
         settings: &Settings,
     ) -> Option<Shortage> {
         let pool = &self.totals.pool;
-        exceeds_left(demand, &self.free(ledger, settings), (&pool.allocatable, &pool.own), "", settings)
+        let free = self.free(ledger, settings);
+        let shortage = exceeds_left(demand, &free, (&pool.allocatable, &pool.own), "", settings)?;
+        if self.eligible_nodes > 0 {
+            return Some(shortage);
+        }
+        let message =
+            "no node belongs to the pool (nodeSelector and toleratedTaints of the ScavengerPool)".to_owned();
+        Some(Shortage { message, ..shortage })
     }
 
     /// Nodes for the pods of a demand, whatever the threshold; or how many pods found one.
@@ -258,60 +266,63 @@ pub(super) fn exceeds_left(
 ) -> Option<Shortage> {
     let total = demand.total();
     let resource = total.exceeds(free)?;
+    let asked = Amount(resource, total.get(resource));
+    let message = if allocatable.get(resource) > 0 {
+        let left = Amount(resource, free.get(resource).max(0));
+        let limit = limits.limit(settings, allocatable);
+        let share = state::share(&settings.start_thresholds, &limit, allocatable, resource);
+        format!("needs {asked}, but only {left} are left below the threshold of {share}{nodes}")
+    } else {
+        let nodes = if nodes.is_empty() { "node of the pool" } else { "node that it can go to" };
+        format!("needs {asked}, but no {nodes} has any that takes pods now: they are cordoned or not ready")
+    };
     Some(Shortage {
-        message: format!(
-            "needs {}, but only {} are left below the threshold of {}{nodes}",
-            Amount(resource, total.get(resource)),
-            Amount(resource, free.get(resource).max(0)),
-            state::share(
-                &settings.start_thresholds,
-                &limits.limit(settings, allocatable),
-                allocatable,
-                resource
-            ),
-        ),
+        message,
         left: free.get(resource).max(0),
         whole: allocatable.get(resource),
         resource: Some(resource.to_owned()),
     })
 }
 
-/// Why no node has capacity for a demand, of so many that match it, some of them closed to ScavengerJobs.
-pub(super) fn not_placed(
-    demand: &Demand,
-    placed: u32,
-    (suitable, closed): (usize, usize),
-    when: &str,
-) -> Shortage {
-    let looked_at = match closed {
-        0 => format!("{} looked at", number_of(suitable, "node")),
-        closed => {
-            format!("{} looked at, {closed} of them closed to ScavengerJobs", number_of(suitable, "node"))
+impl Capacity {
+    /// Why no node has capacity for a demand, of so many that match it, some of them closed to ScavengerJobs.
+    pub(super) fn not_placed(
+        &self,
+        demand: &Demand,
+        placed: u32,
+        (suitable, closed): (usize, usize),
+        when: &str,
+    ) -> Shortage {
+        let mut looked_at = format!("{} looked at", number_of(suitable, "node"));
+        if closed > 0 {
+            looked_at.push_str(&format!(", {closed} of them closed to ScavengerJobs"));
+        } else if let Some(lacks) = self.beyond_every_node(demand) {
+            looked_at.push_str(&format!("; {lacks}"));
         }
-    };
-    let message = if suitable == 0 {
-        "no node of the pool matches its nodeSelector and tolerations".to_owned()
-    } else if demand.pod_count == 1 {
-        format!("no node has capacity for {} {when} ({looked_at})", demand.per_pod)
-    } else if demand.placement.one_node {
-        format!(
-            "no node has capacity for all {} pods with {} each {when} ({looked_at}), and they mount a volume \
-             that one node at a time can mount",
-            demand.pod_count, demand.per_pod
-        )
-    } else {
-        format!(
-            "nodes have capacity for {placed} of {} pods with {} each {when} ({looked_at})",
-            demand.pod_count, demand.per_pod
-        )
-    };
-    let message = match demand.placement.attached_to() {
-        Some([]) => format!("{message}; its volumes are attached to different nodes"),
-        Some(nodes) => format!("{message}; its volume is attached to node {}", nodes.join(", ")),
-        None => message,
-    };
-    let whole = i64::try_from(suitable).unwrap_or(i64::MAX);
-    Shortage { resource: None, left: placed.into(), whole, message }
+        let message = if suitable == 0 {
+            self.why_none_admits(&demand.placement)
+        } else if demand.pod_count == 1 {
+            format!("no node has capacity for {} {when} ({looked_at})", demand.per_pod)
+        } else if demand.placement.one_node {
+            format!(
+                "no node has capacity for all {} pods with {} each {when} ({looked_at}), and they mount a volume \
+                 that one node at a time can mount",
+                demand.pod_count, demand.per_pod
+            )
+        } else {
+            format!(
+                "nodes have capacity for {placed} of {} pods with {} each {when} ({looked_at})",
+                demand.pod_count, demand.per_pod
+            )
+        };
+        let message = match demand.placement.attached_to() {
+            Some([]) => format!("{message}; its volumes are attached to different nodes"),
+            Some(nodes) => format!("{message}; its volume is attached to node {}", nodes.join(", ")),
+            None => message,
+        };
+        let whole = i64::try_from(suitable).unwrap_or(i64::MAX);
+        Shortage { resource: None, left: placed.into(), whole, message }
+    }
 }
 
 /// First fit over the nodes in the order of their names. All pods of a demand are alike, so a node takes as many as

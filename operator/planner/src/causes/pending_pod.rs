@@ -21,7 +21,10 @@ use super::{
     least_loss::{Candidate, Search},
     pool::{Cause, Needs, PATIENCE, Pool},
 };
-use crate::values::{Key, Name, Pod, PreemptionMode, Reason, later, resources::Resources};
+use crate::{
+    capacity::Capacity,
+    values::{Key, Name, Pod, PreemptionMode, Reason, later, resources::Resources},
+};
 
 /// On so many nodes capacity is made for a pod that kube-scheduler does not bind there.
 const TRIES: usize = 2;
@@ -187,9 +190,18 @@ impl PendingPods {
         std::mem::take(&mut self.served)
     }
 
-    /// Pods for which nothing is interrupted because not all of their constraints can be judged, and which those are.
-    pub(crate) fn unjudged(&self) -> impl Iterator<Item = (&Key, Vec<Name>)> {
-        let unjudged = self.pending.iter().map(|(key, pending)| (key, pending.unjudged()));
+    /// Pods for which nothing is interrupted because not all of their constraints can be judged, and which those are. A device
+    /// that no node has is one: where a driver offers it, only kube-scheduler knows.
+    pub(crate) fn unjudged<'a>(
+        &'a self,
+        capacity: &'a Capacity,
+    ) -> impl Iterator<Item = (&'a Key, Vec<Name>)> {
+        let unjudged = self.pending.iter().map(|(key, pending)| {
+            let mut unjudged = pending.unjudged();
+            let missing = capacity.on_no_node(&pending.pod.requests).filter(|_| pending.node.is_none());
+            unjudged.extend(missing.map(|name| format!("{name}, which no node has in its allocatable").into()));
+            (key, unjudged)
+        });
         unjudged.filter(|(_, unjudged)| !unjudged.is_empty())
     }
 
@@ -317,7 +329,7 @@ impl Cause for PendingPods {
             let pod = self.reserve(pod, &node);
             pool.capacity.set_pod(&pod);
             for sj in victims {
-                let message = format!("frees capacity for pod {} on node {node}", pod.uid);
+                let message = format!("frees capacity for pod {} on node {node}", pod.key);
                 pool.order(&sj, Reason::PreemptedByOperator, message);
             }
         }

@@ -67,10 +67,12 @@ impl Planner {
         let mut pool = Pool { seen, capacity, promises, occupancy, rounds, settings, now, ordered, hurried };
         causes.pending_pods.order(&mut pool);
         let served = causes.pending_pods.take_served();
+        let unjudged: Vec<_> = self.causes.pending_pods.unjudged(&self.capacity).collect();
+        let is_judged = |served: &Served| !unjudged.iter().any(|(pod, _)| **pod == served.pod);
+        let served = served.into_iter().filter(is_judged);
         let mut helped: Vec<(Key, Help)> =
-            served.into_iter().map(|served| (served.pod.clone(), self.help(served))).collect();
-        let unjudged = self.causes.pending_pods.unjudged();
-        helped.extend(unjudged.map(|(pod, what)| (pod.clone(), Help::Unjudged(what))));
+            served.map(|served| (served.pod.clone(), self.help(served))).collect();
+        helped.extend(unjudged.into_iter().map(|(pod, what)| (pod.clone(), Help::Unjudged(what))));
         helped
     }
 

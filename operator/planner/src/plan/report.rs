@@ -31,7 +31,7 @@ impl Planner {
             limit: settings.map(|pool| group.limit(pool)).unwrap_or_default(),
         });
         let serves = settings.is_ok_and(|pool| pool.preemption_mode == PreemptionMode::Operator);
-        let unsupported = self.causes.pending_pods.unjudged();
+        let unsupported = self.causes.pending_pods.unjudged(&self.capacity);
         // May look at every node for each pending pod, so once.
         let pending_requests = self.capacity.held_for_pending();
         PoolReport {

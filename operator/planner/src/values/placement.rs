@@ -209,16 +209,24 @@ impl Placement {
     }
 
     fn admits_past(&self, node: &Node, counts: fn(&Taint) -> bool) -> bool {
+        self.matches(node)
+            && node.taints.iter().filter(|taint| counts(taint)).all(|taint| self.tolerates(taint))
+    }
+
+    /// True if the node's labels and name let the pod and its volumes in, whatever taints it has.
+    pub(crate) fn matches(&self, node: &Node) -> bool {
         self.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
             && (self.affinity.is_empty() || self.affinity.iter().any(|term| term.matches(node)))
             && self.volumes.iter().all(|terms| terms.iter().any(|term| term.matches(node)))
-            && node.taints.iter().filter(|taint| counts(taint)).all(|taint| {
-                self.tolerations.iter().any(|toleration| {
-                    toleration.key.as_ref().is_none_or(|key| *key == taint.key)
-                        && toleration.value.as_ref().is_none_or(|value| *value == taint.value)
-                        && toleration.effect.as_ref().is_none_or(|effect| *effect == taint.effect)
-                })
-            })
+    }
+
+    /// True if the pod tolerates a taint.
+    pub(crate) fn tolerates(&self, taint: &Taint) -> bool {
+        self.tolerations.iter().any(|toleration| {
+            toleration.key.as_ref().is_none_or(|key| *key == taint.key)
+                && toleration.value.as_ref().is_none_or(|value| *value == taint.value)
+                && toleration.effect.as_ref().is_none_or(|effect| *effect == taint.effect)
+        })
     }
 }
 

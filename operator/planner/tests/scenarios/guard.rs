@@ -113,13 +113,22 @@ fn it_leaves_alone_what_does_not_help_or_is_not_its_to_judge() {
     let mut cluster = unattended();
     let mut odd = pod("odd", 3000).patient();
     odd.unjudged = vec!["hostPort".into()];
-    for pod in [pod("huge", 11_000).patient(), odd, pod("preempts", 11_000)] {
+    let mut device = pod("device", 3000).patient();
+    device.requests.other.insert("example.com/dracard".into(), 1);
+    for pod in [pod("huge", 11_000).patient(), odd, device, pod("preempts", 11_000)] {
         cluster.create_pod(pod, seconds(1000));
     }
     cluster.run_for(seconds(20));
     assert_eq!(
         relief(&cluster, in_mode_operator()),
-        [(key("huge"), Help::Nothing), (key("odd"), Help::Unjudged(vec!["hostPort".into()]))]
+        [
+            (key("huge"), Help::Nothing),
+            (
+                key("device"),
+                Help::Unjudged(vec!["example.com/dracard, which no node has in its allocatable".into()])
+            ),
+            (key("odd"), Help::Unjudged(vec!["hostPort".into()]))
+        ]
     );
     assert!(
         relief(&cluster, settings().filled_to(1.0)).is_empty(),

@@ -15,6 +15,7 @@ mod injected;
 mod interruptions;
 mod lifecycle;
 mod measured;
+mod missing;
 mod node_groups;
 mod node_use;
 mod not_created;

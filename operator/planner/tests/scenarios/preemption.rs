@@ -95,6 +95,30 @@ fn nobody_goes_when_nobody_could_help_or_somebody_else_makes_room() {
 }
 
 #[test]
+fn a_pod_with_a_device_that_no_node_has_is_named_and_nobody_goes_for_it() {
+    let mut cluster = full();
+    submit(&mut cluster, "a", "n1", 5000);
+    let mut owner = pod("owner", 6000).patient();
+    owner.requests.other.insert("example.com/dracard".into(), 1);
+    cluster.preempts = false;
+    cluster.create_pod(owner, seconds(100));
+    cluster.run_for(seconds(20));
+    assert!(interrupted(&cluster).is_empty());
+    let said = |cluster: &Cluster| {
+        let report = cluster.planner.pool_report(cluster.now);
+        let pods = report.unsupported_pods.iter();
+        pods.map(|(pod, what)| format!("{pod}: {}", what.join(", "))).collect::<Vec<_>>()
+    };
+    assert_eq!(said(&cluster), ["lab/owner: example.com/dracard, which no node has in its allocatable"]);
+    // A device plugin reports it, on a node that somebody fills.
+    let node = cluster.all_nodes().find(|node| &*node.name == "n1").unwrap().clone();
+    cluster.set_node(node.having("example.com/dracard", 1));
+    cluster.run_until("it has a node", |cluster| bound(cluster, "owner"));
+    assert_eq!(interrupted(&cluster), ["a"]);
+    assert!(said(&cluster).is_empty());
+}
+
+#[test]
 fn in_mode_scheduler_the_operator_leaves_it_to_the_scheduler() {
     let mut cluster = full();
     cluster.set_pool(Ok(settings().filled_to(1.0)));
