@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::{
     snapshot::{Snapshot, Source},
-    text::{Output, json_lines, print, table},
+    text::{Output, json_lines, table},
 };
 
 /// List the nodes: what they have and use, and the ScavengerJobs on them
@@ -74,11 +74,12 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
     let snapshot = options.source.read().await?;
     let mut rows = rows(&snapshot);
     rows.retain(|row| !options.pool_only || row.state != State::Outside);
-    print(&match options.output {
+    let text = match options.output {
         Output::Text if rows.is_empty() => "there are no nodes\n".to_owned(),
         Output::Text => lines(&rows),
         Output::Json => json_lines(&rows)?,
-    })
+    };
+    snapshot.print(options.output, &text)
 }
 
 /// Every node by name.

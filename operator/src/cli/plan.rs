@@ -7,7 +7,7 @@ use scavenger_schema::terminal::shown;
 
 use super::{
     snapshot::Source,
-    text::{Output, json_lines, print},
+    text::{Output, json_lines},
 };
 
 /// Show what the operator would do, and do nothing
@@ -32,7 +32,7 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
         Output::Text => table(&plan.actions),
         Output::Json => json_lines(&plan.actions)?,
     };
-    print(&text)
+    snapshot.print(options.output, &text)
 }
 
 fn table(actions: &[Action]) -> String {

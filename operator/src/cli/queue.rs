@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{
     snapshot::{Snapshot, Source},
-    text::{Output, age, json_lines, print, requests, table},
+    text::{Output, age, json_lines, requests, table},
 };
 
 /// List the ScavengerJobs that wait, in the order of the queue
@@ -71,7 +71,7 @@ struct Row {
 pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
     let snapshot = options.source.read().await?;
     let view = View::of(&snapshot);
-    print(&view.text(snapshot.time, options)?)
+    snapshot.print(options.output, &view.text(snapshot.time, options)?)
 }
 
 /// What is known of those that wait.

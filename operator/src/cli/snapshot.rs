@@ -14,11 +14,17 @@ use std::{
 use anyhow::{Context, bail};
 use jiff::Timestamp;
 use kube::Client;
-use scavenger_planner::{Planner, values::Observation};
+use scavenger_planner::{
+    Planner,
+    values::{Observation, Settings},
+};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::connection::Connection;
+use super::{
+    connection::Connection,
+    text::{Output, print},
+};
 use crate::{
     controller::Message,
     observe::{self, Reporting, Watched},
@@ -27,9 +33,10 @@ use crate::{
 /// Longest time for the lists of a very large cluster.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What is said beside answers about a pool that counts nodes by use.
-const BY_REQUESTS: &str = "note: the pool counts nodes by use (accounting Usage), which a single look cannot know; what \
-                           follows is by requests, and status.usage of the ScavengerPool has what was measured";
+/// The first line of answers about a pool that counts nodes by use.
+const BY_REQUESTS: &str = "note: the pool counts nodes by use (accounting Usage), and one look at the cluster measures nothing: \
+                           free capacity, why something waits and what would start are by requests here; what the operator \
+                           measured says the status of each ScavengerJob, and status.usage of the ScavengerPool";
 
 /// Write what the planner sees of the cluster to standard output
 ///
@@ -61,14 +68,6 @@ pub(super) struct Source {
 impl Source {
     /// Reads the file, or the cluster.
     pub(super) async fn read(&self) -> anyhow::Result<Snapshot> {
-        let snapshot = self.read_silently().await?;
-        if snapshot.counts_by_use() {
-            eprintln!("{BY_REQUESTS}");
-        }
-        Ok(snapshot)
-    }
-
-    async fn read_silently(&self) -> anyhow::Result<Snapshot> {
         match &self.snapshot {
             Some(path) => Snapshot::read(path),
             None => Snapshot::take(&self.connection.connect().await?).await,
@@ -190,11 +189,22 @@ impl Snapshot {
         planner
     }
 
-    /// True if the pool counts nodes by what is used.
+    /// Prints an answer that was made from it. What such an answer cannot know stands on its first line, or beside JSON.
+    pub(super) fn print(&self, output: Output, answer: &str) -> anyhow::Result<()> {
+        match (self.counts_by_use(), output) {
+            (true, Output::Text) => return print(&format!("{BY_REQUESTS}\n{answer}")),
+            (true, Output::Json) => eprintln!("{BY_REQUESTS}"),
+            (false, _) => {}
+        }
+        print(answer)
+    }
+
+    /// True if the pool counts nodes by what is used, so that a planner that has seen nothing else answers otherwise than the
+    /// operator.
     fn counts_by_use(&self) -> bool {
         let of_pool = |observation: &Observation| match observation {
             Observation::Pool(settings) => {
-                Some(settings.as_ref().as_ref().is_ok_and(|settings| settings.usage.is_some()))
+                Some(settings.as_ref().as_ref().is_ok_and(Settings::places_by_use))
             }
             _ => None,
         };

@@ -20,7 +20,7 @@ use super::{
     connection::Target,
     job, plan,
     snapshot::{Snapshot, Source},
-    text::{age, print},
+    text::{Output, age, print},
 };
 
 /// Attempts shown, the newest.
@@ -44,17 +44,18 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
     if !options.source.is_live() {
         let hint = "write NAMESPACE/NAME, for example chem/water-1: a snapshot has no namespace of its own";
         let key = options.target.named()?.context(Unusable(hint.to_owned()))?;
-        return print(&explain(&options.source.read().await?, &key)?);
+        let snapshot = options.source.read().await?;
+        return snapshot.print(Output::Text, &explain(&snapshot, &key)?);
     }
     let client = options.source.connection.connect().await?;
     let key = options.target.key(&client)?;
     // The planner knows no attempt but the last: the history is for people alone.
     let sj = job::read(&client, &key).await?;
-    let text = match tenant::may_see_the_cluster(&client).await? {
-        true => explain(&Snapshot::take(&client).await?, &key)?,
-        false => tenant::explain(&client, &sj).await?,
-    };
-    print(&(text + &history(&sj)))
+    if !tenant::may_see_the_cluster(&client).await? {
+        return print(&(tenant::explain(&client, &sj).await? + &history(&sj)));
+    }
+    let snapshot = Snapshot::take(&client).await?;
+    snapshot.print(Output::Text, &(explain(&snapshot, &key)? + &history(&sj)))
 }
 
 fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
