@@ -27,8 +27,8 @@ pub(crate) struct PendingResizes {
 /// A resize that a node deferred.
 #[derive(Debug, Clone)]
 pub struct Resize {
-    /// UID of the pod.
-    pub pod: Name,
+    /// The pod.
+    pub pod: Key,
     /// Its node.
     pub node: Name,
     /// What it adds to what the pod has.
@@ -46,7 +46,7 @@ impl PendingResizes {
         match (&pod.deferred_resize, &pod.node) {
             (Some(more), Some(node)) if lives => {
                 let resize = Resize {
-                    pod: pod.uid.clone(),
+                    pod: pod.key.clone(),
                     node: node.clone(),
                     more: more.clone(),
                     priority: pod.priority,
@@ -70,7 +70,7 @@ pub fn choose(
     mut free: Resources,
     mut resizes: Vec<Resize>,
     mut candidates: Vec<Candidate>,
-) -> Vec<(Key, Name)> {
+) -> Vec<(Key, Key)> {
     resizes.sort_by(|a, b| {
         (Reverse(a.priority), a.creation_time, &a.pod).cmp(&(Reverse(b.priority), b.creation_time, &b.pod))
     });

@@ -255,8 +255,8 @@ fn of_two_pods_the_more_important_one_is_served_first() {
             .all(|sj| sj.status.attempt.as_ref().is_some_and(|attempt| attempt.disruption.is_some()))
     });
     let message = |name: &str| attempt(&cluster, name).disruption.clone().unwrap().message;
-    assert_eq!(message("cheap"), "frees capacity for pod uid-of-b on node n1");
-    assert_eq!(message("dear"), "frees capacity for pod uid-of-a on node n2");
+    assert_eq!(message("cheap"), "frees capacity for pod lab/b on node n1");
+    assert_eq!(message("dear"), "frees capacity for pod lab/a on node n2");
 }
 
 fn story(kill: Option<Kill>) -> Cluster {
