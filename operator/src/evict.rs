@@ -1,8 +1,8 @@
 //! The one path on which a pod of a ScavengerJob is interrupted, for the operator and for its guard.
 //!
 //! A pod is evicted. If something stands against that, it is marked and deleted at once, with its own grace period: an
-//! interruption is decided for somebody who waits, and what others make for evictions must not let a ScavengerJob keep what an
-//! ordinary pod needs. Nor does it hold up kube-scheduler, which deletes.
+//! interruption is decided for somebody who waits, and what others make for evictions must not let a ScavengerJob keep
+//! what an ordinary pod needs. Nor does it hold up kube-scheduler, which deletes.
 
 use std::{fmt, time::Duration};
 
@@ -90,8 +90,8 @@ impl Evictor {
         };
         let reason = shown(&reason);
         info!(namespace = %pod.namespace, pod = %pod.name, reason, "deleted instead of evicted: {against}");
-        // The condition comes first: with it the Job controller and whoever judges the attempt see that the pod did not fail
-        // by itself.
+        // The condition comes first: with it the Job controller and whoever judges the attempt see that the pod did not
+        // fail by itself.
         let marked = json!({
             "metadata": { "uid": uid },
             "status": { "conditions": [{
@@ -122,8 +122,8 @@ fn is_another(error: &Status) -> bool {
     error.is_not_found() || error.is_conflict() && error.message.contains("UID in precondition")
 }
 
-/// What stands against an eviction, if that is why it failed. A webhook answers with whatever code it likes, so its words count
-/// before all codes.
+/// What stands against an eviction, if that is why it failed. A webhook answers with whatever code it likes, so its
+/// words count before all codes.
 fn against(error: &Status) -> Option<Against> {
     if refusal::is_by_admission(&error.message) {
         return Some(Against::Admission);
@@ -154,7 +154,8 @@ mod tests {
 
     use super::*;
 
-    /// An API server that answers an eviction with this, after so long, and takes everything else. It notes what it is asked.
+    /// An API server that answers an eviction with this, after so long, and takes everything else. It notes what it is
+    /// asked.
     fn server(
         code: u16,
         answer: &Value,

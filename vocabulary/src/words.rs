@@ -77,8 +77,9 @@ words! {
         Paused,
         /// The quota of its namespace is used up: its own start was refused, or that of another which asks for no more.
         QuotaExceeded,
-        /// The API server refuses its Job or its pods: an admission policy or webhook, a LimitRange, Pod Security. Its own start
-        /// was refused, or all that were tried in its namespace. Or its RuntimeClass is not there, or not allowed by the pool.
+        /// The API server refuses its Job or its pods: an admission policy or webhook, a LimitRange, Pod Security. Its
+        /// own start was refused, or all that were tried in its namespace. Or its RuntimeClass is not there, or not
+        /// allowed by the pool.
         Refused,
         /// Its namespace is being terminated and takes no new objects.
         NamespaceTerminating,

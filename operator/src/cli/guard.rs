@@ -41,10 +41,11 @@ const LINES: usize = 40;
 /// Free capacity for pending pods once, if no operator is at work
 ///
 /// In preemption mode `Operator` kube-scheduler preempts nobody for pods with `preemptionPolicy: Never`: the operator
-/// frees capacity for them. This command stands in for it. If the operator's Lease is stale while such pods are pending and
-/// unschedulable, it interrupts ScavengerJobs on the nodes where that helps: those that lose least, as the operator
+/// frees capacity for them. This command stands in for it. If the operator's Lease is stale while such pods are pending
+/// and unschedulable, it interrupts ScavengerJobs on the nodes where that helps: those that lose least, as the operator
 /// would, by the time since their last promised checkpoint. It evicts their pods, or, where a PodDisruptionBudget or an
-/// admission webhook stands against that, marks and deletes them. It starts nothing and writes no status; the next operator sees how they ended.
+/// admission webhook stands against that, marks and deletes them. It starts nothing and writes no status; the next
+/// operator sees how they ended.
 ///
 /// While an operator is at work, in mode `Scheduler`, and with no such pod it does nothing. deploy/preemption-operator
 /// runs it every minute.

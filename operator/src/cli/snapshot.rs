@@ -112,7 +112,8 @@ impl Snapshot {
                     Some(Message::Listing(watched)) => {
                         unlisted.insert(watched);
                     }
-                    // Most plans are the same without it. Of what names such an object the answer says that it is not known.
+                    // Most plans are the same without it. Of what names such an object the answer says that it is not
+                    // known.
                     Some(Message::Forbidden(watched)) => {
                         if let Some(unknown) = watched.known(false) {
                             unlisted.remove(&watched);
@@ -189,7 +190,8 @@ impl Snapshot {
         planner
     }
 
-    /// Prints an answer that was made from it. What such an answer cannot know stands on its first line, or beside JSON.
+    /// Prints an answer that was made from it. What such an answer cannot know stands on its first line, or beside
+    /// JSON.
     pub(super) fn print(&self, output: Output, answer: &str) -> anyhow::Result<()> {
         match (self.counts_by_use(), output) {
             (true, Output::Text) => return print(&format!("{BY_REQUESTS}\n{answer}")),
@@ -199,8 +201,8 @@ impl Snapshot {
         print(answer)
     }
 
-    /// True if the pool counts nodes by what is used, so that a planner that has seen nothing else answers otherwise than the
-    /// operator.
+    /// True if the pool counts nodes by what is used, so that a planner that has seen nothing else answers otherwise
+    /// than the operator.
     fn counts_by_use(&self) -> bool {
         let of_pool = |observation: &Observation| match observation {
             Observation::Pool(settings) => {
@@ -238,6 +240,23 @@ mod tests {
         assert!(matches!(again.observations[0], Observation::PodsRelisted));
         let Observation::Pool(pool) = &again.observations[1] else { panic!("{again:?}") };
         assert_eq!(**pool, Err("no pool".to_owned()));
+    }
+
+    #[test]
+    fn only_answers_about_a_pool_that_counts_by_use_begin_with_what_they_cannot_know() {
+        use scavenger_planner::fixtures::{at, settings};
+
+        let said = |settings: Settings| {
+            let pool = Observation::Pool(Box::new(Ok(settings)));
+            Snapshot::new(at(0), vec![pool]).counts_by_use()
+        };
+        assert!(!said(settings()));
+        assert!(said(settings().by_use()));
+        let mut dry_run = settings().by_use();
+        if let Some(rules) = &mut dry_run.usage {
+            rules.dry_run = true;
+        }
+        assert!(!said(dry_run), "it counts by requests");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::observe::progress::Listen;
 
 const PODS: &str = "/pods";
 const VOLUMES: &str = "/persistentvolumes";
+const CLASSES: &str = "/runtimeclasses";
 
 /// How watches of one kind are answered.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -26,7 +27,7 @@ enum Answer {
 }
 
 /// An empty cluster with a pool. Watches of one kind are answered as the sender says; they are cut whenever it says it
-/// again. Lists of volumes are answered in the same way, those of all others are complete.
+/// again. Lists of volumes and classes are answered in the same way, those of all others are complete.
 fn cluster(kind: &'static str, answers: &watch::Sender<Answer>, health: &Health) -> Client {
     let answers = answers.subscribe();
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -75,7 +76,7 @@ fn answer(
     let items = if path.ends_with("/scavengerpools") { vec![pool()] } else { vec![] };
     if let Answer::Refused(code) = now
         && is_of_kind
-        && kind == VOLUMES
+        && [VOLUMES, CLASSES].contains(&kind)
     {
         return whole(code, &failure(code));
     }
@@ -184,8 +185,14 @@ async fn a_replica_that_stands_by_is_ready_and_asks_for_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn volumes_that_cannot_be_listed_keep_nobody_from_planning() {
-    let lab = Lab::start(VOLUMES, Answer::Refused(403));
+async fn volumes_and_runtime_classes_that_cannot_be_listed_keep_nobody_from_planning() {
+    for kind in [VOLUMES, CLASSES] {
+        plans_without(kind).await;
+    }
+}
+
+async fn plans_without(kind: &'static str) {
+    let lab = Lab::start(kind, Answer::Refused(403));
     pass(Duration::from_secs(20)).await;
     assert_eq!(plans(&lab.metrics), 0, "they may only be late");
     within(Duration::from_secs(60), "ready without them", || lab.health.is_ready()).await;

@@ -59,9 +59,9 @@ impl Watched {
         Self::Pools,
     ];
 
-    /// True if nothing is planned while this kind is unknown: half a view would show room that is not there and Jobs that
-    /// seem to be gone. Of volumes and RuntimeClasses only starts need to know, and only those that name one: others who need
-    /// room are not kept waiting for them.
+    /// True if nothing is planned while this kind is unknown: half a view would show room that is not there and Jobs
+    /// that seem to be gone. Of volumes and RuntimeClasses only starts need to know, and only those that name one:
+    /// others who need room are not kept waiting for them.
     pub(crate) fn is_vital(self) -> bool {
         self.known(true).is_none()
     }

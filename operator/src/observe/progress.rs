@@ -304,7 +304,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_a_kind_without_which_nothing_is_planned_is_begun_again_when_it_is_refused() {
-        for (watched, overdue) in [(Watched::Pods, true), (Watched::Volumes, false)] {
+        for (watched, overdue) in
+            [(Watched::Pods, true), (Watched::Volumes, false), (Watched::RuntimeClasses, false)]
+        {
             let progress = Progress::default();
             progress.begin();
             progress.list(watched);

@@ -1,4 +1,5 @@
-//! What is really missing where nothing fits, for messages: a resource, a label, a volume's node, a tolerance for a taint.
+//! What is really missing where nothing fits, for messages: a resource, a label, a volume's node, a tolerance for a
+//! taint.
 
 use super::Capacity;
 use crate::values::{
@@ -38,8 +39,8 @@ impl Capacity {
         Some(Shortage { resource: Some(name.to_string()), left: 0, whole: 0, message })
     }
 
-    /// Why no node of the pool lets pods of a placement in, once all of them are ready: what has to hold is asked in the order
-    /// label, volume, taint, and the first that holds on no node that is left is named.
+    /// Why no node of the pool lets pods of a placement in, once all of them are ready: what has to hold is asked in
+    /// the order label, volume, taint, and the first that holds on no node that is left is named.
     pub(super) fn why_none_admits(&self, placement: &Placement) -> String {
         let has = |node: &&Node, (key, value): (&_, &_)| node.labels.get(key) == Some(value);
         let all: Vec<&Node> = self.all_pool_nodes().collect();

@@ -190,8 +190,8 @@ impl PendingPods {
         std::mem::take(&mut self.served)
     }
 
-    /// Pods for which nothing is interrupted because not all of their constraints can be judged, and which those are. A device
-    /// that no node has is one: where a driver offers it, only kube-scheduler knows.
+    /// Pods for which nothing is interrupted because not all of their constraints can be judged, and which those are. A
+    /// device that no node has is one: where a driver offers it, only kube-scheduler knows.
     pub(crate) fn unjudged<'a>(
         &'a self,
         capacity: &'a Capacity,

@@ -1,5 +1,5 @@
-//! What was seen and reported of ScavengerJobs, their Jobs, pods, volumes and RuntimeClasses, and what is remembered of each. Facts
-//! know only values and whose fault a failure is; no rule stands here.
+//! What was seen and reported of ScavengerJobs, their Jobs, pods, volumes and RuntimeClasses, and what is remembered of
+//! each. Facts know only values and whose fault a failure is; no rule stands here.
 
 pub(crate) mod evidence;
 pub(crate) mod live;

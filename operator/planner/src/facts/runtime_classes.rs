@@ -1,9 +1,9 @@
 //! RuntimeClasses: what the API server adds to the pods that name them, and who names which.
 //!
-//! A class takes capacity of its own for each pod (`overhead`), and may have a say in where the pod goes (`scheduling`). The API
-//! server adds both when the pod is made, whatever its Job says, so both count from the start: in what a ScavengerJob asks for,
-//! and in where it may go. Of a class that is not there, or that cannot be read, nobody knows either, and a ScavengerJob that
-//! names it waits.
+//! A class takes capacity of its own for each pod (`overhead`), and may have a say in where the pod goes
+//! (`scheduling`). The API server adds both when the pod is made, whatever its Job says, so both count from the start:
+//! in what a ScavengerJob asks for, and in where it may go. Of a class that is not there, or that cannot be read,
+//! nobody knows either, and a ScavengerJob that names it waits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -20,8 +20,8 @@ pub fn is_by_webhook(message: &str) -> bool {
     message.contains(BY_WEBHOOK)
 }
 
-/// True if admission stands against a request: a webhook that denies it or cannot be called, a policy, or a plugin of the API
-/// server. Those who lack the right are refused in similar words.
+/// True if admission stands against a request: a webhook that denies it or cannot be called, a policy, or a plugin of
+/// the API server. Those who lack the right are refused in similar words.
 #[must_use]
 pub fn is_by_admission(message: &str) -> bool {
     let is_lack_of_rights = message.contains(" cannot create resource ");

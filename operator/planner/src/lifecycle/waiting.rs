@@ -117,8 +117,8 @@ fn of_delay(known: &Known<'_>) -> Option<Next> {
     }
 }
 
-/// A RuntimeClass that is not there or cannot be known, and one with which the pool or the API server takes no pods. It is looked
-/// at again when the class or the pool changes.
+/// A RuntimeClass that is not there or cannot be known, and one with which the pool or the API server takes no pods. It
+/// is looked at again when the class or the pool changes.
 fn of_runtime_class(known: &Known<'_>) -> Option<Next> {
     let refused = |message: &str| not_ready(WaitingReason::Refused, message, None);
     let (class, spec) = match known.runtime_class? {

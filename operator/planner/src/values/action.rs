@@ -84,8 +84,8 @@ pub enum Task {
         /// Its UID.
         uid: Name,
     },
-    /// Evict pods that still have these UIDs; where a PodDisruptionBudget or admission stands against that, mark them with
-    /// condition DisruptionTarget and delete them. Answered with [`Answer::Interrupted`].
+    /// Evict pods that still have these UIDs; where a PodDisruptionBudget or admission stands against that, mark them
+    /// with condition DisruptionTarget and delete them. Answered with [`Answer::Interrupted`].
     Interrupt {
         /// Key and UID of each pod.
         pods: Vec<(Key, Name)>,

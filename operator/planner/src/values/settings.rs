@@ -96,8 +96,8 @@ impl Settings {
         Some(format!("it has taint {}:{}", taint.key, taint.effect))
     }
 
-    /// Why ScavengerJobs of this RuntimeClass do not start. The API server adds its tolerations to the pods, whatever their
-    /// Job says, so those would open nodes outside the pool.
+    /// Why ScavengerJobs of this RuntimeClass do not start. The API server adds its tolerations to the pods, whatever
+    /// their Job says, so those would open nodes outside the pool.
     #[must_use]
     pub fn refuses(&self, class: &RuntimeClass) -> Option<String> {
         let name = &*class.name;

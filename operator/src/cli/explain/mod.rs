@@ -370,7 +370,27 @@ fn lost(attempt: &crd::Attempt) -> String {
 
 #[cfg(test)]
 mod tests {
+    use scavenger_planner::fixtures::{at, key, node, runtime_class, settings, sj};
+
     use super::*;
+
+    #[test]
+    fn the_overhead_of_a_runtime_class_is_part_of_what_is_asked_for() {
+        let observations = vec![
+            Observation::Node(node("n1", 4000)),
+            Observation::Pool(Box::new(Ok(settings()))),
+            Observation::RuntimeClass(runtime_class("kata").taking(250)),
+            Observation::ScavengerJob(Box::new(sj("a").with_runtime_class("kata"))),
+        ];
+        let text = explain(&Snapshot::new(at(0), observations), &key("a")).unwrap();
+        for line in [
+            "asks for      1 cpu, 1000 MiB\n",
+            "runtime       RuntimeClass \"kata\" takes 0.25 cpu, 250 MiB more for each pod\n",
+            "; this asks for 1.25 cpu\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
 
     #[test]
     fn those_that_hold_capacity_are_named_the_largest_first() {
