@@ -33,10 +33,10 @@ use crate::values::{Access, Key, Name, NodeTerm, Pod, ScavengerJob, Volume};
 pub(crate) struct Volumes {
     /// The claim that each volume is bound to.
     claims: BTreeMap<Name, Key>,
-    /// Required node affinity of the volume that each claim is bound to; every node if there is no term.
-    affinities: BTreeMap<Key, Vec<NodeTerm>>,
-    /// The claims whose volume one node or one pod can mount.
-    limited: BTreeMap<Key, Access>,
+    /// The volume that each claim is bound to.
+    bound: BTreeMap<Key, Bound>,
+    /// What claims ask for that have no volume yet, if one node or one pod can mount it.
+    fresh: BTreeMap<Key, Access>,
     /// The pods on nodes that mount each claim and have not ended.
     mounts: BTreeMap<Key, BTreeMap<Name, Mount>>,
     /// The claims that each of these pods mounts.
@@ -49,6 +49,15 @@ pub(crate) struct Volumes {
     waiting: BTreeMap<Key, Pod>,
     /// True while volumes cannot be listed or watched, so that some may be missing here.
     may_be_missing: bool,
+}
+
+/// What is known of the volume that a claim is bound to.
+#[derive(Debug, PartialEq, Eq)]
+struct Bound {
+    volume: Name,
+    /// Its required node affinity; every node if there is no term.
+    affinity: Vec<NodeTerm>,
+    access: Access,
 }
 
 /// Why a ScavengerJob cannot start because of a claim that it mounts.
@@ -72,6 +81,10 @@ impl Volumes {
     /// Takes in which claims a pod mounts, and where.
     pub(super) fn note_pod(&mut self, pod: &Pod) {
         let node = pod.node.as_ref().filter(|_| !pod.phase.is_terminal());
+        if self.mounting.get(&pod.key).is_some_and(|before| *before != pod.claims) {
+            // Another pod had its name.
+            self.unmount(&pod.key);
+        }
         for claim in &pod.claims {
             let claim = Key::new(pod.key.namespace.clone(), claim.clone());
             let mount = node.map(|node| Mount {
@@ -98,9 +111,25 @@ impl Volumes {
         if pods.is_empty() {
             self.mounts.remove(&claim);
         }
-        if changed && self.limited.contains_key(&claim) {
+        if changed && self.limit(&claim).is_some() {
             self.moved.insert(claim);
         }
+    }
+
+    /// A pod mounts nothing any more.
+    fn unmount(&mut self, pod: &Key) {
+        for claim in self.mounting.remove(pod).unwrap_or_default() {
+            self.set_mount(Key::new(pod.namespace.clone(), claim), &pod.name, None);
+        }
+    }
+
+    /// How many can mount the volume of a claim, or the one that it asks for; none if as many as like.
+    fn limit(&self, claim: &Key) -> Option<Access> {
+        let access = match self.bound.get(claim) {
+            Some(bound) => bound.access,
+            None => *self.fresh.get(claim)?,
+        };
+        (access != Access::ManyNodes).then_some(access)
     }
 
     /// Claims whose volume may have been attached or detached since this was called last.
@@ -116,7 +145,7 @@ impl Volumes {
         let claims = sj.spec.iter().flat_map(|spec| &spec.claims);
         claims.filter_map(|claim| {
             let claim = Key::new(sj.key.namespace.clone(), claim.clone());
-            let access = *self.limited.get(&claim)?;
+            let access = self.limit(&claim)?;
             let pods = self.mounts.get(&claim).into_iter().flatten();
             let others = pods.filter(|(_, mount)| mount.owner.as_ref() != Some(&sj.uid));
             let others = others.collect();
@@ -145,9 +174,8 @@ impl Volumes {
         starting: impl Iterator<Item = &'a ScavengerJob>,
     ) -> Option<ClaimWait> {
         let claims = sj.spec.as_ref().map(|spec| spec.claims.as_slice()).unwrap_or_default();
-        let is_unknown = |claim: &&Name| {
-            !self.affinities.contains_key(&Key::new(sj.key.namespace.clone(), (*claim).clone()))
-        };
+        let is_unknown =
+            |claim: &&Name| !self.bound.contains_key(&Key::new(sj.key.namespace.clone(), (*claim).clone()));
         if self.may_be_missing
             && let Some(claim) = claims.iter().find(is_unknown)
         {
@@ -213,11 +241,11 @@ impl Volumes {
     fn demands(&self, namespace: &Name, claims: &[Name]) -> (Vec<Vec<NodeTerm>>, Vec<Name>) {
         let (mut terms, mut unbound) = (Vec::new(), Vec::new());
         for claim in claims {
-            match self.affinities.get(&Key::new(namespace.clone(), claim.clone())) {
-                Some(affinity) if affinity.is_empty() => {}
+            match self.bound.get(&Key::new(namespace.clone(), claim.clone())) {
+                Some(Bound { affinity, .. }) if affinity.is_empty() => {}
                 // Several claims of one node's volumes demand the same.
-                Some(affinity) if terms.contains(affinity) => {}
-                Some(affinity) => terms.push(affinity.clone()),
+                Some(Bound { affinity, .. }) if terms.contains(affinity) => {}
+                Some(Bound { affinity, .. }) => terms.push(affinity.clone()),
                 None => unbound.push(claim.clone()),
             }
         }
@@ -277,36 +305,35 @@ impl Volumes {
 
     pub(crate) fn forget_pod(&mut self, pod: &Key) {
         self.waiting.remove(pod);
-        for claim in self.mounting.remove(pod).unwrap_or_default() {
-            self.set_mount(Key::new(pod.namespace.clone(), claim), &pod.name, None);
-        }
+        self.unmount(pod);
     }
 
-    /// Forgets a volume, and returns the claim that it was bound to.
+    /// Forgets a volume, and returns the claim that it was bound to. A claim of that name may be bound to another one
+    /// by now.
     pub(crate) fn remove(&mut self, volume: &Name) -> Option<Key> {
         let claim = self.claims.remove(volume)?;
-        self.affinities.remove(&claim);
-        self.limited.remove(&claim);
+        if self.bound.get(&claim)?.volume != *volume {
+            return None;
+        }
+        self.bound.remove(&claim);
         Some(claim)
     }
 
     /// Takes in a volume, and returns the claims of which something changed.
     pub(crate) fn set(&mut self, volume: Volume) -> Vec<Key> {
-        if let (Some(claim), Some(known)) = (&volume.claim, self.claims.get(&volume.name))
-            && claim == known
-            && self.affinities.get(claim) == Some(&volume.affinity)
-            && self.limited.get(claim).copied().unwrap_or_default() == volume.access
+        let Volume { name, claim, affinity, access } = volume;
+        let bound = Bound { volume: name.clone(), affinity, access };
+        if claim.is_some()
+            && self.claims.get(&name) == claim.as_ref()
+            && claim.as_ref().and_then(|claim| self.bound.get(claim)) == Some(&bound)
         {
             return Vec::new();
         }
-        let mut changed: Vec<Key> = self.remove(&volume.name).into_iter().collect();
-        if let Some(claim) = volume.claim {
-            self.claims.insert(volume.name, claim.clone());
-            self.affinities.insert(claim.clone(), volume.affinity);
-            match volume.access {
-                Access::ManyNodes => self.limited.remove(&claim),
-                access => self.limited.insert(claim.clone(), access),
-            };
+        let mut changed: Vec<Key> = self.remove(&name).into_iter().collect();
+        if let Some(claim) = claim {
+            self.claims.insert(name, claim.clone());
+            self.fresh.remove(&claim);
+            self.bound.insert(claim.clone(), bound);
             changed.push(claim);
         }
         changed
@@ -314,11 +341,11 @@ impl Volumes {
 
     /// Takes in what a claim asks for that has no volume yet, and returns it if that is news.
     pub(super) fn set_fresh(&mut self, claim: Key, access: Access) -> Option<Key> {
-        let is_news = !self.affinities.contains_key(&claim) && self.limited.get(&claim) != Some(&access);
+        let is_news = !self.bound.contains_key(&claim) && self.fresh.get(&claim) != Some(&access);
         if !is_news || access == Access::ManyNodes {
             return None;
         }
-        self.limited.insert(claim.clone(), access);
+        self.fresh.insert(claim.clone(), access);
         Some(claim)
     }
 
@@ -403,5 +430,85 @@ impl Folders {
             Use::Active => *own != Use::Active,
         };
         all.iter().find(|(other, uses)| *other != key && waits_for(**uses)).map(|(other, _)| other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{key, pod, sj};
+
+    fn volume(name: &str, claim: Option<&str>, nodes: &[&str], access: Access) -> Volume {
+        let affinity = match nodes {
+            [] => Vec::new(),
+            nodes => vec![NodeTerm::nodes(nodes.iter().map(|node| Name::from(*node)).collect())],
+        };
+        Volume { name: name.into(), claim: claim.map(key), affinity, access }
+    }
+
+    fn known(volumes: &Volumes) -> (bool, Option<Access>) {
+        (volumes.unbound(&sj("a").mounting("c")).is_empty(), volumes.limit(&key("c")))
+    }
+
+    #[test]
+    fn what_a_volume_said_goes_with_that_volume_alone() {
+        for released in [false, true] {
+            let mut volumes = Volumes::default();
+            volumes.set(volume("old", Some("c"), &["n1"], Access::ManyNodes));
+            volumes.set(volume("new", Some("c"), &["n2"], Access::OneNode));
+            // The claim was deleted and made again; of the old volume it shows late.
+            let concerned: Vec<Key> = match released {
+                true => volumes.set(volume("old", None, &["n1"], Access::ManyNodes)),
+                false => volumes.remove(&"old".into()).into_iter().collect(),
+            };
+            assert!(concerned.is_empty());
+            assert_eq!(known(&volumes), (true, Some(Access::OneNode)));
+            let mut there = sj("a").mounting("c");
+            volumes.place_sj(&mut there);
+            let demand = there.spec.unwrap().demand;
+            assert_eq!(demand.placement.volumes, [[NodeTerm::nodes(vec!["n2".into()])]]);
+            assert_eq!(volumes.remove(&"new".into()), Some(key("c")));
+            assert_eq!(known(&volumes), (false, None));
+        }
+    }
+
+    #[test]
+    fn what_a_claim_asks_for_counts_until_it_is_bound() {
+        let mut volumes = Volumes::default();
+        assert_eq!(volumes.set_fresh(key("c"), Access::OneNode), Some(key("c")));
+        assert_eq!(volumes.set_fresh(key("c"), Access::OneNode), None, "no news");
+        assert_eq!(known(&volumes), (false, Some(Access::OneNode)));
+        volumes.set(volume("v", Some("c"), &[], Access::ManyNodes));
+        assert_eq!(known(&volumes), (true, None));
+        assert_eq!(volumes.set_fresh(key("c"), Access::OneNode), None, "it is bound");
+        volumes.remove(&"v".into());
+        assert_eq!(known(&volumes), (false, None), "it was of the claim before");
+    }
+
+    #[test]
+    fn a_pod_that_is_replaced_under_its_name_mounts_nothing_of_the_one_before() {
+        let mut volumes = Volumes::default();
+        for claim in ["c", "d"] {
+            volumes.set(volume(&format!("of-{claim}"), Some(claim), &[], Access::OnePod));
+        }
+        let mounting = |claims: &[&str]| {
+            let mut pod = pod("web-0", 1).on("n1");
+            pod.claims = claims.iter().map(|claim| Name::from(*claim)).collect();
+            pod
+        };
+        let waits = |volumes: &Volumes, claim: &str| {
+            volumes.keeps_waiting(&sj("a").mounting(claim), std::iter::empty()).is_some()
+        };
+        for (claims, in_use) in [
+            (&["c"][..], [true, false]),
+            (&["d"], [false, true]),
+            (&[], [false, false]),
+            (&["c", "d"], [true, true]),
+        ] {
+            volumes.note_pod(&mounting(claims));
+            assert_eq!(["c", "d"].map(|claim| waits(&volumes, claim)), in_use, "{claims:?}");
+        }
+        volumes.forget_pod(&key("web-0"));
+        assert_eq!(["c", "d"].map(|claim| waits(&volumes, claim)), [false, false]);
     }
 }
