@@ -93,24 +93,27 @@ pub fn remedy(reason: &str, message: &str) -> Option<&'static str> {
     })
 }
 
+/// How the kubelet calls a claim.
+const CLAIM: &str = "persistentvolumeclaim";
+
 /// True if the kubelet says that a Secret, ConfigMap or claim that the spec itself names, or a key in one, does not exist.
 /// What a volume needs is not named there: the login of a PersistentVolume, say. Other things that are "not found" (a driver,
 /// a node, an attachment) belong to the cluster.
 pub fn is_missing(spec: &ScavengerJobSpec, message: &str) -> bool {
-    let kinds = [
-        ("secret", &spec.secrets),
-        ("configmap", &spec.config_maps),
-        ("persistentvolumeclaim", &spec.claims),
-    ];
-    // What is wrong with a volume of the pod itself stands right behind the volume's name. Of a PersistentVolume the kubelet
-    // says first what it could not do without the Secret, which may have the name of another in the pod's namespace.
-    let said = match message.split_once(" for volume \"") {
-        Some((_, rest)) => rest.split_once("\" : ").map_or("", |(_, said)| said),
-        None => message,
+    let kinds = [("secret", &spec.secrets), ("configmap", &spec.config_maps), (CLAIM, &spec.claims)];
+    // What the pod itself names the kubelet says at once, of a volume right behind the volume's name. What a PersistentVolume, a
+    // driver or the network of the pod needs may have the same name and be in another namespace: there the kubelet says first
+    // what could not be done without it.
+    let (volume, said) = match message.split_once(" for volume \"") {
+        Some((_, rest)) => rest.split_once("\" : ").map_or((None, ""), |(volume, said)| (Some(volume), said)),
+        None => (None, message.strip_prefix("Error: ").unwrap_or(message)),
     };
-    let is_own_volume = said.len() < message.len();
     kinds.iter().any(|(kind, named)| {
-        let missing = lacking(kind, said).filter(|(place, _)| !is_own_volume || *place == 0);
+        // As the operator names the volumes of Secrets and ConfigMaps. Those of claims have the names of PersistentVolumes here.
+        if volume.is_some_and(|volume| !volume.strip_prefix(kind).is_some_and(|rest| rest.starts_with('-'))) {
+            return false;
+        }
+        let missing = lacking(kind, said).filter(|(place, _)| *place == 0 || *kind == CLAIM);
         missing.into_iter().any(|(_, name)| named.iter().any(|own| **own == *name))
             || named.iter().any(|own| lacks_key(said, kind, own))
     })
@@ -205,6 +208,61 @@ mod tests {
                     "pinging container registry r.io: Get \"https://r.io/v2/\": dial tcp 10.0.0.1:443: connect: no route to host",
                 ),
                 ("RegistryUnavailable", "pull QPS exceeded"),
+                ("ErrImagePull", "pull QPS exceeded"),
+                (
+                    "ErrImagePull",
+                    "rpc error: code = Unavailable desc = connection error: desc = \"transport: Error while dialing\"",
+                ),
+                (
+                    "ErrImagePull",
+                    "failed to pull and unpack image \"r.io/a:1\": failed to commit snapshot: rename: input/output error",
+                ),
+                (
+                    "ErrImagePull",
+                    "initializing source docker://r.io/a:1: pinging container registry r.io: received unexpected HTTP status: 502 Bad Gateway",
+                ),
+                (
+                    "ErrImagePull",
+                    "reading blob sha256:1: fetching blob: received unexpected HTTP status: 500 Internal Server Error",
+                ),
+                (
+                    "ErrImagePull",
+                    "writing blob: storing blob to file: write /var/tmp/x: no space left on device",
+                ),
+                (
+                    "ImageInspectError",
+                    "Failed to inspect image \"r.io/a:1\": rpc error: code = Unknown desc = layer not known",
+                ),
+                (
+                    "CreateContainerError",
+                    "error creating container storage: the container name \"k8s_main\" is already in use",
+                ),
+                (
+                    "CreateContainerError",
+                    "failed to create containerd container: mkdir /var/lib/containerd/x: no space left on device",
+                ),
+                (
+                    "CreateContainerError",
+                    "failed to generate container \"1\" spec: failed to generate spec: path \"/mnt/x\" is mounted on \"/\" but it is not a shared mount",
+                ),
+                (
+                    "CreateContainerError",
+                    "failed to prepare subPath for volumeMount \"claim-0\" of container \"main\"",
+                ),
+                (
+                    "CreateContainerError",
+                    "failed to inject CDI devices: unresolvable CDI devices nvidia.com/gpu=0",
+                ),
+                (
+                    "CreateContainerConfigError",
+                    "failed to prepare subPath for volumeMount \"claim-0\" of container \"main\": not a directory",
+                ),
+                (
+                    "CreateContainerConfigError",
+                    "Get \"https://10.96.0.1:443/api/v1/namespaces/lab/secrets/s\": dial tcp: connect: connection refused",
+                ),
+                ("PreCreateHookError", "x"),
+                ("PreStartHookError", "x"),
                 (
                     "CreateContainerConfigError",
                     "failed to sync secret cache: timed out waiting for the condition",
@@ -297,6 +355,7 @@ mod tests {
             r#"MountVolume.SetUp failed for volume "secret-0" : secrets "s" not found"#,
             r#"MountVolume.SetUp failed for volume "configmap-0" : configmap "c" not found"#,
             r#"MountVolume.SetUp failed for volume "configmap-0" : configmaps "c" not found"#,
+            r#"Error: secret "s" not found"#,
             r#"error processing PVC lab/data: failed to fetch PVC: persistentvolumeclaims "data" not found"#,
         ] {
             assert!(is_missing(&spec(), own), "{own}");
@@ -316,6 +375,16 @@ mod tests {
             r#"MountVolume.SetUp failed for volume "secret-0" : failed to sync secret cache: timed out waiting for the condition"#,
             r#"MountVolume.SetUp failed for volume "v" : object "lab"/"secret-not-found" not registered"#,
             r#"MountVolume.SetUp failed for volume "nfs" : mount failed: exit status 32: mount.nfs: Connection timed out"#,
+            r#"MountVolume.SetUp failed for volume "pv" : rpc error: code = DeadlineExceeded desc = context deadline exceeded"#,
+            r#"MountVolume.SetUp failed for volume "pv" : kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name d not found in the list of registered CSI drivers"#,
+            r#"MountVolume.NodeAffinity check failed for volume "pv" : no matching NodeSelectorTerms"#,
+            r#"MountVolume.NewMounter initialization failed for volume "pv" : path "/mnt/disks/s" does not exist"#,
+            r#"MountVolume.WaitForAttach failed for volume "pv" : volume attachment is being deleted"#,
+            r#"MapVolume.SetUpDevice failed for volume "pv" : secrets "s" not found"#,
+            r#"AttachVolume.Attach failed for volume "pv" : rpc error: code = NotFound desc = node n1 not found"#,
+            r#"AttachVolume.Attach failed for volume "pv" : rpc error: code = Internal desc = secret "s" not found"#,
+            r#"Failed to create pod sandbox: rpc error: code = Unknown desc = failed to set up network: configmap "c" not found"#,
+            r#"MountVolume.SetUp failed for volume "pv" : secrets "s" not found"#,
             r#"Multi-Attach error for volume "pv" Volume is already exclusively attached to one node"#,
             r#"AttachVolume.Attach failed for volume "pv" : volumeattachments.storage.k8s.io "csi-1" not found"#,
             "MountVolume.MountDevice failed : driver name d not found in the list of registered CSI drivers",
