@@ -11,7 +11,7 @@
 //!
 //! A line that cannot be read is left out: what it says is learned again.
 
-use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -129,36 +129,32 @@ fn worth_writing(planner: &Planner) -> Option<RememberedUse> {
     planner.remembered_use().filter(|known| *known != RememberedUse::default())
 }
 
-/// The ConfigMap's data.
+/// The ConfigMap's data. Of too many lines those of nodes are left out, which are measured again in minutes: that a
+/// node was harmed nobody finds out before it is harmed again.
 fn format(remembered: &RememberedUse) -> BTreeMap<String, String> {
-    let mut nodes = String::new();
-    for (name, node) in &remembered.nodes {
+    let mut left = LONGEST;
+    let mut text = |lines: &mut dyn Iterator<Item = String>| {
+        let mut text = String::new();
+        for line in lines {
+            if line.len() > left {
+                break;
+            }
+            left -= line.len();
+            text += &line;
+        }
+        text
+    };
+    let harmed = remembered.harmed.iter();
+    let harmed = text(&mut harmed.map(|(name, Harm { until, why })| {
+        format!("{name} {until:.0} {}\n", why.replace(['\r', '\n'], " "))
+    }));
+    let by_requests = remembered.by_requests.iter();
+    let by_requests = text(&mut by_requests.map(|(namespace, until)| format!("{namespace} {until:.0}\n")));
+    let nodes = text(&mut remembered.nodes.iter().map(|(name, node)| {
         let RememberedNode { time, known, cpu_milli, memory_bytes, weight } = node;
         let (time, known) = (time.as_second(), known.as_secs());
-        let mut line = String::new();
-        // Into a String this cannot fail.
-        let _written = writeln!(line, "{name} {time} {known} {cpu_milli} {memory_bytes} {weight:.1}");
-        if nodes.len() + line.len() > LONGEST {
-            break;
-        }
-        nodes += &line;
-    }
-    let mut harmed = String::new();
-    for (name, Harm { until, why }) in &remembered.harmed {
-        let line = format!("{name} {until:.0} {}\n", why.replace(['\r', '\n'], " "));
-        if nodes.len() + harmed.len() + line.len() > LONGEST {
-            break;
-        }
-        harmed += &line;
-    }
-    let mut by_requests = String::new();
-    for (namespace, until) in &remembered.by_requests {
-        let line = format!("{namespace} {until:.0}\n");
-        if nodes.len() + harmed.len() + by_requests.len() + line.len() > LONGEST {
-            break;
-        }
-        by_requests += &line;
-    }
+        format!("{name} {time} {known} {cpu_milli} {memory_bytes} {weight:.1}\n")
+    }));
     [(NODES, nodes), (HARMED, harmed), (BY_REQUESTS, by_requests)]
         .map(|(key, text)| (key.to_owned(), text))
         .into()
@@ -244,6 +240,20 @@ mod tests {
         let read = parse(&data.into());
         assert_eq!(read.nodes.keys().collect::<Vec<_>>(), [&Name::from("n1")]);
         assert!(read.harmed.is_empty() && read.by_requests.is_empty());
+    }
+
+    #[test]
+    fn that_nodes_were_harmed_is_kept_however_many_nodes_there_are() {
+        let harm = Harm { until: at(1_800_000_060), why: "ordinary pod a/b: killed for memory".into() };
+        let name = |number: usize| Name::from(format!("node-{number:06}").as_str());
+        let remembered = RememberedUse {
+            nodes: (0..50_000).map(|number| (name(number), known(12_345))).collect(),
+            harmed: (0..500).map(|number| (name(number), harm.clone())).collect(),
+            by_requests: [("lab".into(), at(1_800_000_600))].into(),
+        };
+        let read = parse(&format(&remembered));
+        assert_eq!((read.harmed, read.by_requests), (remembered.harmed, remembered.by_requests));
+        assert!(read.nodes.len() > 10_000);
     }
 
     #[test]

@@ -107,13 +107,15 @@ impl Measured {
 }
 
 impl NodeUse {
-    /// What is known, for the planner after this one; none if nothing is counted by use.
-    pub(crate) fn remember(&self) -> Option<RememberedUse> {
+    /// What is known of the nodes that there are, for the planner after this one; none if nothing is counted by use. Some may
+    /// have gone while no planner worked.
+    pub(crate) fn remember(&self, is_there: impl Fn(&Name) -> bool) -> Option<RememberedUse> {
         let rules = self.rules.as_deref()?;
         let known = self.nodes.iter();
         let known = known.filter_map(|(name, node)| Some((name.clone(), node.remember(rules)?)));
         let mut nodes = self.remembered.clone();
         nodes.extend(known);
+        nodes.retain(|name, _| is_there(name));
         let harmed = self.breaker.open();
         let harmed =
             harmed.map(|(name, until, why)| (name.clone(), Harm { until, why: why.to_owned() })).collect();

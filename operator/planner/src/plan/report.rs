@@ -92,7 +92,8 @@ impl Planner {
     /// What is known of the use of nodes, for the planner after this one; none if nothing is counted by use.
     #[must_use]
     pub fn remembered_use(&self) -> Option<RememberedUse> {
-        Some(RememberedUse { by_requests: self.by_requests.remember(), ..self.node_use.remember()? })
+        let known = self.node_use.remember(|node| self.capacity.node(node).is_some())?;
+        Some(RememberedUse { by_requests: self.by_requests.remember(), ..known })
     }
 
     /// The last checkpoint that is known of the ScavengerJob of whose active attempt this is a pod; none for any other pod.
