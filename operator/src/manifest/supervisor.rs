@@ -4,8 +4,8 @@
 use k8s_openapi::{
     api::core::v1::{
         ConfigMapVolumeSource, Container, EmptyDirVolumeSource, KeyToPath, LocalObjectReference, PodSpec,
-        ProjectedVolumeSource, SecurityContext, ServiceAccountTokenProjection, Volume, VolumeMount,
-        VolumeProjection,
+        ProjectedVolumeSource, ResourceRequirements, SecurityContext, ServiceAccountTokenProjection, Volume,
+        VolumeMount, VolumeProjection,
     },
     apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::ObjectMeta},
 };
@@ -73,9 +73,7 @@ pub(super) fn put_in_front(
         name: NAME.to_owned(),
         image: Some(supervisor.image.to_string()),
         command: Some([PROGRAM_OF_IMAGE, "copy", &directory].map(str::to_owned).to_vec()),
-        // Equal to those of the workload, which costs nothing: init containers run before it. The pod stays Guaranteed, and
-        // whatever a LimitRange asks of containers holds for this one, too.
-        resources: main.resources.clone(),
+        resources: main.resources.clone().map(without_devices),
         volume_mounts: Some(vec![mount(NAME, &directory, false)]),
         termination_message_policy: Some("FallbackToLogsOnError".to_owned()),
         security_context: main
@@ -98,6 +96,18 @@ pub(super) fn put_in_front(
     if secrets.is_empty() {
         pod.image_pull_secrets = None;
     }
+}
+
+/// Equal to those of the workload, which costs nothing: init containers run before it. The pod stays Guaranteed, and
+/// whatever a LimitRange asks of containers holds for this one, too. But a kubelet that is started again allocates the
+/// devices of an init container that has ended anew, and rejects the pod, which runs, while its device plugin is not
+/// back (kubernetes/kubernetes#138446).
+fn without_devices(mut resources: ResourceRequirements) -> ResourceRequirements {
+    // The names of devices have a domain.
+    for amounts in [&mut resources.requests, &mut resources.limits].into_iter().flatten() {
+        amounts.retain(|name, _| !name.contains('/'));
+    }
+    resources
 }
 
 /// The cluster autoscaler keeps nodes for pods with local storage. What is in this volume nobody misses.

@@ -228,6 +228,26 @@ fn supervised(sj: &ScavengerJob, report_url: Option<&str>) -> PodSpec {
 }
 
 #[test]
+fn the_init_container_of_the_supervisor_asks_for_no_device() {
+    let mut sj = watched();
+    sj.spec.resources.requests.insert("example.com/gpu".to_owned(), crd::Quantity("1".to_owned()));
+    let pod = supervised(&sj, None);
+    let names = |container: &Container| {
+        let resources = container.resources.clone().unwrap();
+        [resources.requests, resources.limits].map(|amounts| amounts.unwrap().into_keys().collect::<Vec<_>>())
+    };
+    let [requests, limits] = names(&pod.containers[0]);
+    assert!(
+        requests.contains(&"example.com/gpu".to_owned()) && limits.contains(&"example.com/gpu".to_owned())
+    );
+    let without = |mut names: Vec<String>| {
+        names.retain(|name| name != "example.com/gpu");
+        names
+    };
+    assert_eq!(names(&pod.init_containers.unwrap()[0]), [requests, limits].map(without));
+}
+
+#[test]
 fn the_supervisor_is_brought_by_an_init_container_and_runs_the_command() {
     let pod = supervised(&watched(), None);
     let [bringer] = &pod.init_containers.as_deref().unwrap() else { panic!("one init container") };
