@@ -2,9 +2,10 @@
 //! stops ScavengerJobs: whoever loses least goes first.
 //!
 //! Loss = weighted resources × (time since the last checkpoint + time that a restart costs). The time since the last
-//! checkpoint is the ScavengerJob's own priority step, so it changes only at steps. It is never more than the time between
-//! two checkpoints (`checkpoint.interval`, or else `interruptionAfter`); once a checkpoint was reported it rises to
-//! `interruptionAfter` and stays there. It is 0 for a workload that saves when it is stopped, and before it runs.
+//! checkpoint is the ScavengerJob's own priority step, so it changes only at steps. It is never more than the time
+//! between two checkpoints (`checkpoint.interval`, or else `interruptionAfter`); once a checkpoint was reported it
+//! rises to `interruptionAfter` and stays there for as long again. It is 0 for a workload that saves when it is
+//! stopped, and before it runs.
 
 use std::cmp::Reverse;
 
@@ -52,13 +53,7 @@ pub(crate) fn expected(sj: &ScavengerJob, end: Timestamp) -> SignedDuration {
     let Some(stretch) = Stretch::of(sj).filter(|_| !sj.saves_on_sigterm()) else {
         return SignedDuration::ZERO;
     };
-    let elapsed = end.duration_since(stretch.began).max(SignedDuration::ZERO);
-    if stretch.is_reported {
-        return elapsed;
-    }
-    let length = stretch.length.as_millis().max(1);
-    let within = i64::try_from(elapsed.as_millis() % length);
-    within.map_or(SignedDuration::MAX, SignedDuration::from_millis)
+    priority::elapsed(&stretch, end)
 }
 
 /// The run time that a ScavengerJob would lose if it were stopped at `now`, rounded up to a step.
@@ -193,7 +188,8 @@ mod tests {
         let per_second = amount(&sj, 0) / 80;
         sj.status.last_checkpoint = Some(at(30));
         // A stretch of 60 s that began at 30, and 60 s for the restart.
-        for (now, seconds) in [(30, 80), (89, 120), (90, 120), (1000, 120)] {
+        // After as long again it is as if nothing had been reported.
+        for (now, seconds) in [(30, 80), (89, 120), (90, 120), (149, 120), (150, 80), (209, 120), (210, 80)] {
             assert_eq!(amount(&sj, now), per_second * seconds, "{now}");
         }
     }

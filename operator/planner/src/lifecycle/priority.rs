@@ -1,7 +1,9 @@
-//! The running priority: the longer a ScavengerJob has run since its last checkpoint, the more would be lost if it
-//! were stopped, so its priority rises in equal steps until the next checkpoint (`checkpoint.interval`, or else
-//! `interruptionAfter`) and then starts over. Where the workload's checkpoints are reported, the priority starts over with
-//! each of them, rises over `interruptionAfter`, and stays at its highest step until the next one.
+//! The running priority: the longer a ScavengerJob has run since its last checkpoint, the more would be lost if it were
+//! stopped, so its priority rises in equal steps until the next checkpoint (`checkpoint.interval`, or else
+//! `interruptionAfter`) and then starts over. Where the workload's checkpoints are reported, the priority starts over
+//! with each of them, rises over `interruptionAfter`, and stays at its highest step for as long again if the next one
+//! is late. A workload that is silent for longer says no more than one that never reported, and its priority starts
+//! over.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -29,6 +31,10 @@ pub struct Stretch {
     pub is_reported: bool,
 }
 
+/// After so many times its length without a report, a stretch that began with one is as any other: nobody is protected
+/// forever by one report.
+const SILENT: i64 = 2;
+
 impl Stretch {
     /// That of a ScavengerJob; none before it runs.
     pub fn of(sj: &ScavengerJob) -> Option<Self> {
@@ -41,6 +47,17 @@ impl Stretch {
     }
 }
 
+/// The time that has passed in a stretch at `now`: since its beginning, or since it last started over.
+pub fn elapsed(stretch: &Stretch, now: Timestamp) -> SignedDuration {
+    let elapsed = now.duration_since(stretch.began).max(SignedDuration::ZERO);
+    let length = stretch.length.as_millis().max(1);
+    if stretch.is_reported && elapsed.as_millis() < length * i128::from(SILENT) {
+        return elapsed;
+    }
+    let within = i64::try_from(elapsed.as_millis() % length);
+    within.map_or(SignedDuration::MAX, SignedDuration::from_millis)
+}
+
 /// The step at one moment of a stretch. The next stretch begins when this one is over, or with the next report where
 /// checkpoints are reported: one that is late leaves all the more to lose.
 pub fn step(stretch: &Stretch, steps: i32, now: Timestamp) -> Step {
@@ -48,8 +65,9 @@ pub fn step(stretch: &Stretch, steps: i32, now: Timestamp) -> Step {
     let steps = i64::from(steps.max(1));
     let elapsed = now.as_millisecond().saturating_sub(stretch.began.as_millisecond()).max(0);
     let as_level = |level: i64| i32::try_from(level).expect("a level of at most `steps` should fit");
-    if stretch.is_reported && elapsed >= length {
-        return Step { level: as_level(steps), started_over: None, until: Timestamp::MAX };
+    if stretch.is_reported && (length..length * SILENT).contains(&elapsed) {
+        let until = millisecond(stretch.began.as_millisecond() + length * SILENT);
+        return Step { level: as_level(steps), started_over: None, until };
     }
     let completed = elapsed / length;
     let within = elapsed % length;
@@ -114,9 +132,19 @@ mod tests {
     fn where_checkpoints_are_reported_it_waits_for_the_next_on_the_highest_step() {
         let reported = Stretch { is_reported: true, ..stretch(at(0), SignedDuration::from_secs(90)) };
         assert_eq!(step(&reported, 3, at(89)).level, 3);
-        let late = Step { level: 3, started_over: None, until: Timestamp::MAX };
+        let late = Step { level: 3, started_over: None, until: at(180) };
         assert_eq!(step(&reported, 3, at(90)), late);
-        assert_eq!(step(&reported, 3, at(100_000)), late);
+        assert_eq!(step(&reported, 3, at(179)), late);
+        assert_eq!(elapsed(&reported, at(179)), SignedDuration::from_secs(179));
+    }
+
+    #[test]
+    fn one_report_and_then_silence_protects_nobody_forever() {
+        let reported = Stretch { is_reported: true, ..stretch(at(0), SignedDuration::from_secs(90)) };
+        let silent = Step { level: 1, started_over: Some(at(180)), until: at(210) };
+        assert_eq!(step(&reported, 3, at(180)), silent);
+        assert_eq!(step(&reported, 3, at(100_000)), step(&stretch(at(0), reported.length), 3, at(100_000)));
+        assert_eq!(elapsed(&reported, at(181)), SignedDuration::from_secs(1));
     }
 
     #[test]
