@@ -20,6 +20,15 @@ pub(crate) fn of(spec: &ScavengerJobSpec) -> u64 {
     hash.0
 }
 
+/// A hash of the image and of all that decides whether it is pulled: a node that gets one of two with the same hash
+/// gets the other.
+pub(crate) fn of_image(spec: &ScavengerJobSpec) -> u64 {
+    let mut hash = Fnv(OFFSET);
+    let pull = (&spec.image, spec.image_pull_policy, &spec.image_pull_secrets, &spec.service_account_name);
+    hash.add(&pull);
+    hash.0
+}
+
 /// A hash of the whole spec.
 pub(crate) fn of_all(spec: &ScavengerJobSpec) -> u64 {
     let mut hash = Fnv(OFFSET);
@@ -59,6 +68,10 @@ mod tests {
     use super::*;
 
     fn hash(change: &Value) -> u64 {
+        of(&changed(change))
+    }
+
+    fn changed(change: &Value) -> ScavengerJobSpec {
         let mut spec = json!({
             "image": "counter:1", "command": ["count"],
             "resources": { "requests": { "cpu": 1, "memory": "1Gi" } }, "interruptionAfter": "10m",
@@ -66,7 +79,7 @@ mod tests {
         });
         let fields = change.as_object().expect("a change should be an object").clone();
         spec.as_object_mut().expect("the spec should be an object").extend(fields);
-        of(&serde_json::from_value(spec).expect("the spec should be valid"))
+        serde_json::from_value(spec).expect("the spec should be valid")
     }
 
     #[test]
@@ -97,6 +110,22 @@ mod tests {
             json!({ "serviceAccountName": "somebody" }),
         ] {
             assert_ne!(hash(&change), hash(&json!({})), "{change}");
+        }
+    }
+
+    #[test]
+    fn the_hash_of_the_image_changes_only_with_what_decides_whether_it_is_pulled() {
+        let image = |change: Value| of_image(&changed(&change));
+        for same in [json!({ "command": ["cuont"] }), json!({ "secrets": [] }), json!({ "podCount": 2 })] {
+            assert_eq!(image(same), image(json!({})));
+        }
+        for other in [
+            json!({ "image": "counter:2" }),
+            json!({ "imagePullPolicy": "Never" }),
+            json!({ "imagePullSecrets": ["login"] }),
+            json!({ "serviceAccountName": "somebody" }),
+        ] {
+            assert_ne!(image(other), image(json!({})));
         }
     }
 

@@ -36,7 +36,7 @@ mod trace;
 mod truth;
 mod watches;
 
-pub use cluster::{Cluster, Delays, Fault, Kill, Random, Workload};
+pub use cluster::{Cluster, Delays, Fault, Ill, Kill, Random, Workload};
 pub use injected::Injected;
 pub use supervisor::Unstartable;
 pub use trace::Traced;

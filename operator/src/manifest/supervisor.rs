@@ -99,9 +99,9 @@ pub(super) fn put_in_front(
 }
 
 /// Equal to those of the workload, which costs nothing: init containers run before it. The pod stays Guaranteed, and
-/// whatever a LimitRange asks of containers holds for this one, too. But a kubelet that is started again allocates the
-/// devices of an init container that has ended anew, and rejects the pod, which runs, while its device plugin is not
-/// back (kubernetes/kubernetes#138446).
+/// whatever a LimitRange asks of containers holds for this one, too. But no devices: a kubelet that is started again
+/// allocates those of init containers again, although they have ended, and rejects the running pod while its device
+/// plugin is not back (kubernetes/kubernetes#138446).
 fn without_devices(mut resources: ResourceRequirements) -> ResourceRequirements {
     // The names of devices have a domain.
     for amounts in [&mut resources.requests, &mut resources.limits].into_iter().flatten() {

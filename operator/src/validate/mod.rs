@@ -112,6 +112,7 @@ fn sj_spec(spec: &scavenger_job::ScavengerJobSpec) -> Result<ScavengerJobSpec, S
         secrets,
         config_maps,
         container_hash: container_hash::of(spec),
+        image_hash: container_hash::of_image(spec),
         demand,
         interruption_after,
         checkpoint_interval: checkpoint

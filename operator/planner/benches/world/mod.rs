@@ -202,6 +202,7 @@ impl World {
             secrets: Vec::new(),
             config_maps: Vec::new(),
             container_hash: 0,
+            image_hash: 0,
             supervision: SupervisionSpec::default(),
         });
         sj.status =

@@ -1,7 +1,7 @@
 //! What is known of namespaces for a while. All of it is memory: a planner that is started again finds out again.
 //!
 //! - The supervisor could not be started there. Starts in the namespace go without it for a while, since image pull secrets belong
-//!   to namespaces.
+//!   to namespaces. Every now and then one of them goes with it, and if it runs, all do again.
 //! - They take no pods that request less than they hold: a LimitRange has a minimum, or a ratio between limits and requests. With
 //!   accounting Usage a start shows it, and then ScavengerJobs of that namespace are counted by requests, as in a pool with
 //!   accounting Requests. Nobody says when the LimitRange goes, so after an hour a start tries again. The next leader is told
@@ -23,10 +23,21 @@ const FIRST: SignedDuration = SignedDuration::from_mins(10);
 /// The longest time.
 const LONGEST: SignedDuration = SignedDuration::from_hours(6);
 
+/// How often one start tries meanwhile whether it goes with it again.
+const PROBE: SignedDuration = SignedDuration::from_mins(5);
+
+/// Why starts in a namespace go without the supervisor.
+#[derive(Debug)]
+struct Without {
+    message: String,
+    /// When the next start goes with it.
+    probe_at: Timestamp,
+}
+
 /// Where the supervisor could not be started.
 #[derive(Debug)]
 pub(crate) struct Supervisors {
-    pauses: Timed<Name>,
+    pauses: Timed<Name, Without>,
     /// Image and secrets that this is about.
     of: Option<Supervisor>,
 }
@@ -61,31 +72,44 @@ impl Supervisors {
         };
         // A script of the user that may not be executed looks the same. That is one ScavengerJob's own matter: its next
         // attempt goes without, and nobody else's.
-        if matches!(pod.container, Container::Ended { exit_code: 126, started: true, .. }) {
-            return true;
-        }
-        let namespace = &pod.key.namespace;
-        // Others that were started at the same time say the same.
-        if self.pauses.get(namespace).is_none_or(|before| before.until <= now) {
-            self.pauses.begin(namespace.clone(), now, |until| {
-                let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
-                format!(
-                    "ScavengerJobs in namespace {namespace:?} start without the supervisor until {until}: {why} (pod {})",
-                    pod.key.name
-                )
-            });
+        if !matches!(pod.container, Container::Ended { exit_code: 126, started: true, .. }) {
+            self.failed(pod, &why, now);
         }
         true
     }
 
-    /// Why starts in a namespace go without it now.
+    /// The supervisor of a pod could not be started, for this reason.
+    pub(crate) fn failed(&mut self, pod: &Pod, why: &str, now: Timestamp) {
+        let namespace = &pod.key.namespace;
+        // Others that were started at the same time, and those that probe, say the same.
+        if self.pauses.get(namespace).is_none_or(|before| before.until <= now) {
+            self.pauses.begin(namespace.clone(), now, |until| {
+                let until = Timestamp::from_second(until.as_second()).unwrap_or(until);
+                let message = format!(
+                    "ScavengerJobs in namespace {namespace:?} start without the supervisor until {until}: {why} (pod {})",
+                    pod.key.name
+                );
+                Without { message, probe_at: later(now, PROBE) }
+            });
+        }
+    }
+
+    /// Why the next start in a namespace goes without it.
     pub(crate) fn why_without(&self, namespace: &Name, now: Timestamp) -> Option<&str> {
-        self.pauses.get(namespace).filter(|pause| now < pause.until).map(|pause| pause.why.as_str())
+        let pause = self.pauses.get(namespace)?;
+        (now < pause.until.min(pause.why.probe_at)).then_some(&pause.why.message)
+    }
+
+    /// A start in a namespace goes with it. If others go without, it was their turn to probe.
+    pub(crate) fn starts_with(&mut self, namespace: &Name, now: Timestamp) {
+        if let Some(pause) = self.pauses.last_mut(namespace) {
+            pause.why.probe_at = later(now, PROBE);
+        }
     }
 
     /// Why starts go without it, one message for each namespace where it could not be started last time.
     pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
-        self.pauses.iter().map(|(_, pause)| pause.why.as_str())
+        self.pauses.iter().map(|(_, pause)| pause.why.message.as_str())
     }
 }
 
@@ -142,6 +166,9 @@ mod tests {
         failed.supervisor = Some(Box::new(ended(1, "x", true)));
         assert!(supervisors.see(&failed, at(0)));
         let lab = key("a").namespace;
+        assert!(supervisors.why_without(&lab, at(299)).is_some());
+        assert_eq!(supervisors.why_without(&lab, at(300)), None, "one probes");
+        supervisors.starts_with(&lab, at(300));
         assert!(supervisors.why_without(&lab, at(599)).is_some_and(|message| message.contains("a-1-0")));
         assert_eq!(supervisors.why_without(&lab, at(600)), None);
         assert_eq!(supervisors.why_without(&"other".into(), at(0)), None);
@@ -151,6 +178,7 @@ mod tests {
         assert!(supervisors.see(&own, at(1)));
         assert_eq!(supervisors.why_without(&"other".into(), at(1)), None, "its neighbours are not concerned");
         assert!(supervisors.see(&failed, at(700)));
+        supervisors.starts_with(&lab, at(1800));
         assert!(supervisors.why_without(&lab, at(700 + 1199)).is_some(), "twice as long");
         let mut runs = supervised("b-1-0").running();
         runs.supervisor = Some(Box::new(ended(0, "", true)));

@@ -1,12 +1,21 @@
-//! Containers that were created and could not be started: by the node, or because their command does not exist?
+//! Starts that failed: because of the node, or because of what was to be started there?
 //!
-//! A broken node (a driver that was upgraded, a full disk under the runtime) fails every container within a second, so it
-//! looks empty, and the next ones are sent there. A command that does not exist fails on any node. One failure does not
-//! tell which of the two it is, so the start is withdrawn and tried again, and this remembers where it failed.
+//! A broken node (a driver that was upgraded, a full disk, a network without the registry, a kubelet that refuses every
+//! pod) starts nothing, so it looks empty, and the next ones are sent there. What is wrong with a ScavengerJob, with a
+//! registry or with a volume fails on any node. One failure does not tell which of them it is, so the start is
+//! withdrawn and tried again, and this remembers where it failed.
 //!
-//! A node on which [`CLOSING`] starts failed within [`WINDOW`] is closed for a while. Each attempt counts, but a
-//! ScavengerJob that failed on another node, too, or whose message names its command, counts once: no single ScavengerJob
-//! closes one node after the other. A container that starts there later shows that the node is well.
+//! A node on which [`CLOSING`] starts failed is closed for a while:
+//!
+//! - If the runtime could not start a container, each attempt counts for [`WINDOW`].
+//! - Whatever else kept a pod from starting (the kubelet refused it, an image was not pulled, a volume was not mounted,
+//!   a container was not created) counts for [`RECENT`], and only if it does not happen on other nodes: what needs the
+//!   same image and the same claims has started on another one, and failed on no other one since; or two ScavengerJobs
+//!   failed so here, and none elsewhere.
+//! - A ScavengerJob counts once if it failed on another node, too, if the message names its command, or if, for the
+//!   second kind of failure, no container of it ever ran. So no single ScavengerJob closes one node after the other.
+//!
+//! A container that starts there later shows that the node is well.
 //!
 //! All of it is memory: a planner that is started again finds out again.
 
@@ -17,14 +26,17 @@ use jiff::{SignedDuration, Timestamp};
 use super::timed::{Rule, Timed};
 use crate::{
     faults::kubelet::{self, message_of},
-    values::{Container, Name, Pod},
+    values::{Container, Name, Pod, ScavengerJob},
 };
 
 /// So many failed starts close a node.
 const CLOSING: usize = 3;
 
-/// Within this time.
+/// For how long it counts that a container could not be started.
 const WINDOW: SignedDuration = SignedDuration::from_mins(10);
+
+/// For how long other failures count, which take minutes each, and the starts that they are compared with.
+const RECENT: SignedDuration = SignedDuration::from_mins(60);
 
 /// How long a node is closed; twice as long each time it is closed again.
 const FIRST: SignedDuration = SignedDuration::from_mins(5);
@@ -35,6 +47,83 @@ const LONGEST: SignedDuration = SignedDuration::from_mins(60);
 /// How long it is remembered where a ScavengerJob failed: it may wait for hours between two attempts.
 const MEMORY: SignedDuration = SignedDuration::from_hours(24);
 
+/// More than so many kinds of starts are not kept without a look at which of them are old.
+const MANY: usize = 1000;
+
+/// What a node must get hold of so that it can create the containers of a pod. What needs the same starts, or fails,
+/// together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Needs {
+    namespace: Name,
+    /// Which image, and how it is pulled; none for that of the supervisor.
+    image: Option<u64>,
+    claims: Vec<Name>,
+}
+
+impl Needs {
+    /// Those of a ScavengerJob.
+    pub(crate) fn of(sj: &ScavengerJob) -> Option<Self> {
+        let spec = sj.spec.as_ref().ok()?;
+        let namespace = sj.key.namespace.clone();
+        Some(Self { namespace, image: Some(spec.image_hash), claims: spec.claims.clone() })
+    }
+
+    /// Those of the supervisor in pods of a namespace.
+    pub(crate) fn of_supervisor(namespace: &Name) -> Self {
+        Self { namespace: namespace.clone(), image: None, claims: Vec::new() }
+    }
+}
+
+/// What speaks against the node on which a pod waits to be started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doubt {
+    /// Nothing.
+    None,
+    /// What needs the same starts on other nodes.
+    OthersStart,
+    /// It was closed, and has started nothing since.
+    StartsNothing,
+}
+
+/// On which nodes something happened last, by what is needed for it: the newest time on each of two nodes.
+#[derive(Debug, Default)]
+struct Latest {
+    by_needs: BTreeMap<Needs, Vec<(Name, Timestamp)>>,
+    /// Those that are old are dropped when there are so many.
+    most: usize,
+}
+
+impl Latest {
+    /// True if it is news.
+    fn note(&mut self, needs: &Needs, node: &Name, time: Timestamp, now: Timestamp) -> bool {
+        if now.duration_since(time) >= RECENT {
+            return false;
+        }
+        if !self.by_needs.contains_key(needs) {
+            self.by_needs.insert(needs.clone(), Vec::new());
+        }
+        let Some(known) = self.by_needs.get_mut(needs) else { return false };
+        match known.iter_mut().find(|(other, _)| other == node) {
+            Some((_, before)) if *before >= time => return false,
+            Some((_, before)) => *before = time,
+            None => known.push((node.clone(), time)),
+        }
+        known.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
+        known.truncate(2);
+        if self.by_needs.len() > self.most.max(MANY) {
+            self.by_needs.retain(|_, known| known.iter().any(|(_, time)| now.duration_since(*time) < RECENT));
+            self.most = self.by_needs.len().saturating_mul(2);
+        }
+        true
+    }
+
+    /// When it happened last on another node.
+    fn elsewhere(&self, needs: &Needs, node: &Name) -> Option<Timestamp> {
+        let others = self.by_needs.get(needs)?.iter().filter(|(other, _)| other != node);
+        others.map(|(_, time)| *time).max()
+    }
+}
+
 /// What is known of starts that failed.
 #[derive(Debug)]
 pub(crate) struct StartFailures {
@@ -42,13 +131,23 @@ pub(crate) struct StartFailures {
     failures: BTreeMap<Name, Vec<Failure>>,
     /// When a start failed last on each node that has started no container since.
     newest: BTreeMap<Name, Timestamp>,
+    /// Where containers started.
+    started: Latest,
+    /// Where starts failed for a reason that may lie elsewhere.
+    failed: Latest,
     closed: Timed<Name>,
 }
 
 impl Default for StartFailures {
     fn default() -> Self {
         let rule = Rule { first: FIRST, longest: LONGEST, forgotten_after: Some(LONGEST) };
-        Self { failures: BTreeMap::new(), newest: BTreeMap::new(), closed: Timed::new(rule) }
+        Self {
+            failures: BTreeMap::new(),
+            newest: BTreeMap::new(),
+            started: Latest::default(),
+            failed: Latest::default(),
+            closed: Timed::new(rule),
+        }
     }
 }
 
@@ -59,19 +158,70 @@ struct Failure {
     node: Name,
     time: Timestamp,
     message: String,
+    /// What its pod needed, if the reason may lie elsewhere than on the node.
+    needs: Option<Needs>,
+    /// True if no container of its ScavengerJob ever ran, so that the reason may be its own.
+    is_unproven: bool,
     /// False once the node was closed because of it, or has started a container since.
     counts: bool,
 }
 
+/// What is known of a ScavengerJob, one of whose pods is looked at.
+#[derive(Debug)]
+pub(crate) struct Start<'a> {
+    /// What its pods need.
+    pub(crate) needs: &'a Needs,
+    /// True if a container of it has run with the spec that it has.
+    pub(crate) has_run: bool,
+    /// True if the container of this pod had started.
+    pub(crate) had_started: bool,
+}
+
 impl StartFailures {
     /// Takes in a pod of an active attempt, and returns the nodes that are closed or open since.
-    pub(crate) fn see(&mut self, pod: &Pod, now: Timestamp) -> Vec<Name> {
-        let (Some((uid, attempt)), Some(node)) = (&pod.owner, &pod.node) else { return Vec::new() };
-        if pod.container == Container::Running {
-            self.started(node, pod.creation_time);
-            return Vec::new();
+    pub(crate) fn see(&mut self, pod: &Pod, start: &Start<'_>, now: Timestamp) -> Vec<Name> {
+        let Some(node) = &pod.node else { return Vec::new() };
+        if let Some(Container::Ended { exit_code: 0, time: Some(time), .. }) = pod.supervisor.as_deref() {
+            self.started.note(&Needs::of_supervisor(&pod.key.namespace), node, *time, now);
         }
-        let Some(message) = message_of(pod) else { return Vec::new() };
+        if pod.container == Container::Running {
+            self.starts(node, pod.creation_time);
+            let time = pod.started.unwrap_or(pod.creation_time);
+            return match self.started.note(start.needs, node, time, now) {
+                true => self.judge_all(self.nodes_with(start.needs), now),
+                false => Vec::new(),
+            };
+        }
+        if let Some(message) = message_of(pod) {
+            return self.note(pod, message, None, false, now);
+        }
+        match kubelet::refused(pod).filter(|_| !start.had_started) {
+            Some(message) => self.note(pod, &message, Some(start.needs), !start.has_run, now),
+            None => Vec::new(),
+        }
+    }
+
+    /// A pod of a start that is withdrawn was not started on its node, for this reason. Returns the nodes that are
+    /// closed or open since.
+    pub(crate) fn withdrawn(
+        &mut self,
+        pod: &Pod,
+        message: &str,
+        (needs, has_run): (&Needs, bool),
+        now: Timestamp,
+    ) -> Vec<Name> {
+        self.note(pod, message, Some(needs), !has_run, now)
+    }
+
+    fn note(
+        &mut self,
+        pod: &Pod,
+        message: &str,
+        needs: Option<&Needs>,
+        is_unproven: bool,
+        now: Timestamp,
+    ) -> Vec<Name> {
+        let (Some((uid, attempt)), Some(node)) = (&pod.owner, &pod.node) else { return Vec::new() };
         let known = self.failures.entry(uid.clone()).or_default();
         if known.iter().any(|failure| failure.attempt == *attempt && failure.pod == pod.key.name) {
             return Vec::new();
@@ -82,19 +232,33 @@ impl StartFailures {
             node: node.clone(),
             time: now,
             message: message.to_owned(),
+            needs: needs.cloned(),
+            is_unproven,
             counts: true,
         });
-        let nodes: BTreeSet<Name> = known.iter().map(|failure| failure.node.clone()).collect();
+        let mut nodes: BTreeSet<Name> = known.iter().map(|failure| failure.node.clone()).collect();
         self.newest.insert(node.clone(), now);
         self.failures.retain(|_, failures| {
-            failures.retain(|failure| now.duration_since(failure.time) < MEMORY);
+            failures.retain(|failure| now.duration_since(failure.time) < failure.remembered());
             !failures.is_empty()
         });
-        nodes.into_iter().filter(|node| self.judge(node, now)).collect()
+        if let Some(needs) = needs {
+            self.failed.note(needs, node, now, now);
+            // What fails here, too, is no reason to keep another node closed.
+            nodes.extend(self.nodes_with(needs));
+            nodes.extend(self.closed.iter().map(|(node, _)| node.clone()));
+        }
+        self.judge_all(nodes, now)
+    }
+
+    /// Nodes on which starts failed that needed this.
+    fn nodes_with(&self, needs: &Needs) -> BTreeSet<Name> {
+        let same = self.failures.values().flatten().filter(|failure| failure.needs.as_ref() == Some(needs));
+        same.map(|failure| failure.node.clone()).collect()
     }
 
     /// A container was started on a node, in a pod of this time. One that runs since before the last failure says nothing.
-    fn started(&mut self, node: &Name, created: Timestamp) {
+    fn starts(&mut self, node: &Name, created: Timestamp) {
         if self.newest.get(node).is_none_or(|newest| *newest >= created) {
             return;
         }
@@ -109,7 +273,10 @@ impl StartFailures {
     /// open again.
     pub(crate) fn forget(&mut self, uid: &Name, is_to_blame: bool, now: Timestamp) -> Vec<Name> {
         let Some(failures) = self.failures.remove(uid).filter(|_| is_to_blame) else { return Vec::new() };
-        let nodes: BTreeSet<Name> = failures.into_iter().map(|failure| failure.node).collect();
+        self.judge_all(failures.into_iter().map(|failure| failure.node).collect(), now)
+    }
+
+    fn judge_all(&mut self, nodes: BTreeSet<Name>, now: Timestamp) -> Vec<Name> {
         nodes.into_iter().filter(|node| self.judge(node, now)).collect()
     }
 
@@ -138,16 +305,65 @@ impl StartFailures {
 
     /// How many failed starts speak against a node.
     fn weight(&self, node: &Name, now: Timestamp) -> usize {
+        let is_alone = self.is_alone(node, now);
         let of_sj = |failures: &Vec<Failure>| {
             let here = failures.iter().filter(|failure| {
-                failure.counts && failure.node == *node && now.duration_since(failure.time) < WINDOW
+                failure.counts && failure.node == *node && self.speaks(failure, is_alone, now)
             });
             let attempts: BTreeSet<u32> = here.clone().map(|failure| failure.attempt).collect();
             let is_suspect = failures.iter().any(|failure| failure.node != *node)
-                || here.clone().any(|failure| kubelet::names_a_bad_command(&failure.message));
+                || here
+                    .clone()
+                    .any(|failure| failure.is_unproven || kubelet::names_a_bad_command(&failure.message));
             if is_suspect { attempts.len().min(1) } else { attempts.len() }
         };
         self.failures.values().map(of_sj).sum()
+    }
+
+    /// True if a failure says something about its node. `is_alone` is true if all that fails fails there.
+    fn speaks(&self, failure: &Failure, is_alone: bool, now: Timestamp) -> bool {
+        let age = now.duration_since(failure.time);
+        match &failure.needs {
+            None => age < WINDOW,
+            // In a pool whose supervisor cannot be pulled anywhere no node is to blame.
+            Some(needs) if is_alone && needs.image.is_some() => age < RECENT,
+            Some(needs) => age < RECENT && self.works_elsewhere(needs, &failure.node, now),
+        }
+    }
+
+    /// True if what needs this has started on another node, and failed on no other one since.
+    fn works_elsewhere(&self, needs: &Needs, node: &Name, now: Timestamp) -> bool {
+        let Some(started) = self.started.elsewhere(needs, node) else { return false };
+        let fails = self.failed.elsewhere(needs, node).is_some_and(|failed| failed >= started);
+        now.duration_since(started) < RECENT && !fails
+    }
+
+    /// True if two ScavengerJobs failed on a node for a reason that may lie elsewhere, and none on another node.
+    fn is_alone(&self, node: &Name, now: Timestamp) -> bool {
+        let counts = |failure: &&Failure| {
+            let is_of_workload = failure.needs.as_ref().is_some_and(|needs| needs.image.is_some());
+            is_of_workload && now.duration_since(failure.time) < RECENT
+        };
+        let mut here = 0;
+        for failures in self.failures.values() {
+            let mut recent = failures.iter().filter(counts).peekable();
+            here += usize::from(recent.peek().is_some());
+            if recent.any(|failure| failure.node != *node) {
+                return false;
+            }
+        }
+        here >= 2
+    }
+
+    /// What speaks against a node on which a pod with these needs waits to be started.
+    pub(crate) fn doubt(&self, node: &Name, needs: &Needs, now: Timestamp) -> Doubt {
+        if self.closed.last(node).is_some_and(|closed| closed.times > 0) && self.newest.contains_key(node) {
+            Doubt::StartsNothing
+        } else if self.works_elsewhere(needs, node, now) {
+            Doubt::OthersStart
+        } else {
+            Doubt::None
+        }
     }
 
     /// True if the ScavengerJob itself is to blame: its command could not be executed in two attempts, on two nodes or where
@@ -193,6 +409,12 @@ impl StartFailures {
     }
 }
 
+impl Failure {
+    fn remembered(&self) -> SignedDuration {
+        if self.needs.is_some() { RECENT } else { MEMORY }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,8 +435,16 @@ mod tests {
         pod
     }
 
+    fn needs(image: u64) -> Needs {
+        Needs { namespace: "lab".into(), image: Some(image), claims: Vec::new() }
+    }
+
+    fn see(failures: &mut StartFailures, pod: &Pod, second: i64) -> Vec<Name> {
+        failures.see(pod, &Start { needs: &needs(1), has_run: false, had_started: false }, at(second))
+    }
+
     fn closes(failures: &mut StartFailures, pod: &Pod, second: i64) -> bool {
-        failures.see(pod, at(second));
+        see(failures, pod, second);
         failures.is_closed(pod.node.as_ref().unwrap())
     }
 
@@ -237,7 +467,7 @@ mod tests {
         // An hour without trouble.
         now += 3600;
         for sj in ["a", "b", "c"] {
-            failures.see(&failed(sj, 1_000_000, "n1", HOOK), at(now));
+            see(&mut failures, &failed(sj, 1_000_000, "n1", HOOK), now);
         }
         assert_eq!(failures.wake_at(), Some(at(now + 300)));
         assert!(failures.why_closed(&"n1".into()).is_some_and(|message| message.ends_with(HOOK)));
@@ -251,7 +481,7 @@ mod tests {
         }
         let mut runs = pod("b-1-0", 1).of("b", 1).on("n1").running();
         runs.creation_time = at(610);
-        failures.see(&runs, at(611));
+        see(&mut failures, &runs, 611);
         assert!(!closes(&mut failures, &failed("a", 4, "n1", HOOK), 620));
         assert!(!closes(&mut failures, &failed("a", 5, "n1", HOOK), 621));
         assert!(closes(&mut failures, &failed("a", 6, "n1", HOOK), 622));
@@ -264,13 +494,13 @@ mod tests {
         runs.creation_time = at(-100);
         for (attempt, closed) in [(1, false), (2, false), (3, true)] {
             assert_eq!(closes(&mut failures, &failed("a", attempt, "n1", HOOK), attempt.into()), closed);
-            failures.see(&runs, at(attempt.into()));
+            see(&mut failures, &runs, attempt.into());
         }
         assert!(failures.is_closed(&"n1".into()));
         failures.open(at(303));
         for attempt in 4..=6 {
-            failures.see(&failed("a", attempt, "n1", HOOK), at(303));
-            failures.see(&runs, at(303));
+            see(&mut failures, &failed("a", attempt, "n1", HOOK), 303);
+            see(&mut failures, &runs, 303);
         }
         assert_eq!(failures.wake_at(), Some(at(303 + 600)), "twice as long");
     }
@@ -279,11 +509,11 @@ mod tests {
     fn one_scavenger_job_does_not_close_one_node_after_the_other() {
         let mut failures = StartFailures::default();
         for attempt in 1..=3 {
-            failures.see(&failed("a", attempt, "n1", HOOK), at(attempt.into()));
+            see(&mut failures, &failed("a", attempt, "n1", HOOK), attempt.into());
         }
         assert!(failures.is_closed(&"n1".into()));
         // It fails elsewhere, too: so it is not that node.
-        assert_eq!(failures.see(&failed("a", 4, "n2", HOOK), at(4)), ["n1".into()]);
+        assert_eq!(see(&mut failures, &failed("a", 4, "n2", HOOK), 4), ["n1".into()]);
         assert!(!closes(&mut failures, &failed("a", 5, "n2", HOOK), 5));
         assert!(!closes(&mut failures, &failed("a", 6, "n2", HOOK), 6));
     }
@@ -292,12 +522,12 @@ mod tests {
     fn a_bad_command_is_to_blame_on_two_nodes_or_where_there_is_no_other() {
         let mut failures = StartFailures::default();
         let uid = Name::from("a");
-        failures.see(&failed("a", 1, "n1", NO_COMMAND), at(0));
+        see(&mut failures, &failed("a", 1, "n1", NO_COMMAND), 0);
         assert!(!failures.blames(&uid, |_| true));
-        failures.see(&failed("a", 2, "n1", NO_COMMAND), at(10));
+        see(&mut failures, &failed("a", 2, "n1", NO_COMMAND), 10);
         assert!(failures.blames(&uid, |node| **node == *"n1"));
         assert!(!failures.blames(&uid, |_| false));
-        failures.see(&failed("a", 3, "n2", NO_COMMAND), at(20));
+        see(&mut failures, &failed("a", 3, "n2", NO_COMMAND), 20);
         assert!(failures.blames(&uid, |_| false));
         assert!(!failures.blames(&"b".into(), |_| true));
     }
@@ -306,7 +536,7 @@ mod tests {
     fn those_that_are_to_blame_close_no_node() {
         let mut failures = StartFailures::default();
         for sj in ["a", "b", "c"] {
-            failures.see(&failed(sj, 1, "n1", NO_COMMAND), at(0));
+            see(&mut failures, &failed(sj, 1, "n1", NO_COMMAND), 0);
         }
         assert!(failures.is_closed(&"n1".into()));
         assert_eq!(failures.forget(&"a".into(), true, at(1)), ["n1".into()]);

@@ -8,7 +8,7 @@
 //! misspelt there.
 
 use super::{Fault, Meaning, Speaker, meaning};
-use crate::values::{Container, Name, Pod, ScavengerJobSpec, tells_of_loss};
+use crate::values::{Container, Name, Pod, PodPhase, ScavengerJobSpec, tells_of_loss};
 
 /// Why a container ended that was killed for memory.
 pub(crate) const OUT_OF_MEMORY: &str = "OOMKilled";
@@ -42,6 +42,19 @@ pub(crate) fn message_of(pod: &Pod) -> Option<&str> {
     }
 }
 
+/// Why a pod ended before its main container was started, be it that the kubelet refused it or that an init container
+/// failed that was injected. Whether its container had started before that it may not know any more.
+pub(crate) fn refused(pod: &Pod) -> Option<String> {
+    if pod.phase != PodPhase::Failed || pod.deletion_requested.is_some() || pod.container.has_started() {
+        return None;
+    }
+    match &pod.status_reason {
+        Some((reason, message)) if reason == EVICTED && is_own_limit(message) => None,
+        Some((reason, message)) => Some(format!("{reason}: {}", message.trim())),
+        None => pod.failed_init.clone(),
+    }
+}
+
 /// Reasons with which the kubelet says that it cannot create a container.
 pub fn is_creation_error(reason: &str) -> bool {
     is_pull_error(reason)
@@ -51,8 +64,15 @@ pub fn is_creation_error(reason: &str) -> bool {
                 | "CreateContainerError"
                 | "ErrImageNeverPull"
                 | "InvalidImageName"
+                | "PreCreateHookError"
+                | "PreStartHookError"
                 | "RunContainerError"
         )
+}
+
+/// True if the kubelet has not got the image, or does not take the one that it got.
+pub fn is_of_image(reason: &str) -> bool {
+    is_pull_error(reason) || reason == "ErrImageNeverPull"
 }
 
 fn is_pull_error(reason: &str) -> bool {
@@ -101,15 +121,16 @@ const CLAIM: &str = "persistentvolumeclaim";
 /// a node, an attachment) belong to the cluster.
 pub fn is_missing(spec: &ScavengerJobSpec, message: &str) -> bool {
     let kinds = [("secret", &spec.secrets), ("configmap", &spec.config_maps), (CLAIM, &spec.claims)];
-    // What the pod itself names the kubelet says at once, of a volume right behind the volume's name. What a PersistentVolume, a
-    // driver or the network of the pod needs may have the same name and be in another namespace: there the kubelet says first
-    // what could not be done without it.
+    // What the pod itself names the kubelet says at once, of a volume right behind the volume's name. What a
+    // PersistentVolume, a driver or the network of the pod needs may have the same name and be in another namespace:
+    // there the kubelet says first what could not be done without it.
     let (volume, said) = match message.split_once(" for volume \"") {
         Some((_, rest)) => rest.split_once("\" : ").map_or((None, ""), |(volume, said)| (Some(volume), said)),
         None => (None, message.strip_prefix("Error: ").unwrap_or(message)),
     };
     kinds.iter().any(|(kind, named)| {
-        // As the operator names the volumes of Secrets and ConfigMaps. Those of claims have the names of PersistentVolumes here.
+        // As the operator names the volumes of Secrets and ConfigMaps. Those of claims have the names of
+        // PersistentVolumes here.
         if volume.is_some_and(|volume| !volume.strip_prefix(kind).is_some_and(|rest| rest.starts_with('-'))) {
             return false;
         }

@@ -9,17 +9,32 @@ use crate::values::{Container, Pod, tells_of_loss};
 /// A container that ends with exit code 126 within this time has not run: its program could not be executed.
 const AT_ONCE: SignedDuration = SignedDuration::from_secs(10);
 
-/// Why the supervisor of a pod could not be started, if it could not.
+/// Why the init container that brings the supervisor is not created, or not yet: its image is not pulled, say. The
+/// kubelet goes on trying, and a registry that does not answer now may do so in a minute.
+pub(crate) fn not_created(pod: &Pod) -> Option<String> {
+    match pod.supervisor.as_deref()? {
+        Container::Waiting(Some((reason, message)))
+            if kubelet::is_creation_error(reason) && !is_taken_away(pod) =>
+        {
+            Some(format!("{reason}: {message}"))
+        }
+        _ => None,
+    }
+}
+
+/// A pod that is taken away while it starts says nothing.
+fn is_taken_away(pod: &Pod) -> bool {
+    pod.deletion_requested.is_some() || pod.disruption_target.is_some()
+}
+
+/// Why the supervisor of a pod could not be started, if it could not. That its init container is not created may pass:
+/// [`not_created`].
 pub(crate) fn not_started(pod: &Pod) -> Option<String> {
     let bringer = pod.supervisor.as_deref()?;
-    // A pod that is taken away while it starts says nothing.
-    if pod.deletion_requested.is_some() || pod.disruption_target.is_some() {
+    if is_taken_away(pod) {
         return None;
     }
     match (bringer, &pod.container) {
-        (Container::Waiting(Some((reason, message))), _) if kubelet::is_creation_error(reason) => {
-            Some(format!("{reason}: {message}"))
-        }
         (Container::Ended { exit_code, reason, message, .. }, _)
             if *exit_code != 0 && is_its_own_end(*exit_code, reason) =>
         {
@@ -63,7 +78,9 @@ mod tests {
         let mut pull = supervised("a");
         pull.supervisor =
             Some(Box::new(Container::Waiting(Some(("ErrImagePull".to_owned(), "x: not found".to_owned())))));
-        assert_eq!(not_started(&pull).as_deref(), Some("ErrImagePull: x: not found"));
+        assert_eq!(not_created(&pull).as_deref(), Some("ErrImagePull: x: not found"));
+        assert_eq!(not_started(&pull), None, "the kubelet goes on trying");
+        assert_eq!(not_created(&pull.deleted(at(1))), None);
         let mut copy = supervised("a");
         copy.supervisor = Some(Box::new(ended(1, "no space left on device", true)));
         assert!(not_started(&copy).is_some());

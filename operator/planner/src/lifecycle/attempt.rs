@@ -115,6 +115,11 @@ pub(crate) fn supervision(known: &Known<'_>) -> Option<Supervised> {
     because(Supervision::Supervised, String::new())
 }
 
+/// True if an attempt that is decided on now runs under the supervisor.
+pub(crate) fn is_supervised(known: &Known<'_>) -> bool {
+    supervision(known).is_some_and(|supervised| supervised.why == Supervision::Supervised)
+}
+
 /// What is known now of the work of an attempt that has ended, and what it showed about SIGTERM; none while a pod that
 /// counts may still report, or if nothing can be known.
 pub(crate) fn work_of_ended(

@@ -9,6 +9,7 @@ use std::{
 use jiff::Timestamp;
 
 use crate::{
+    backoff::start_failures::Doubt,
     capacity::Capacity,
     facts::{evidence::Evidence, runtime_classes::Class, tracked::Memory, volumes::ClaimWait},
     values::{
@@ -55,6 +56,8 @@ pub struct Known<'a> {
     pub has_run: bool,
     /// True if its containers cannot be started because of what it asks for, and not because of a node.
     pub is_to_blame: bool,
+    /// What speaks against the node on which a pod of its start waits.
+    pub doubt: Doubt,
     /// Why starts in its namespace go without the supervisor now.
     pub no_supervisor: Option<&'a str>,
     /// True if its supervisor reported something that its status does not tell yet.

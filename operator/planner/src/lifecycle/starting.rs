@@ -9,6 +9,7 @@ use super::{
     verdict,
 };
 use crate::{
+    backoff::start_failures::Doubt,
     faults::{
         Fault, kubelet,
         refusal::{self, Refusal},
@@ -19,6 +20,10 @@ use crate::{
         Settings, WaitingReason, action::Task, later,
     },
 };
+
+/// A container that is not created for this part of the pool's startDeadline, because of an error, is not waited for
+/// any longer if the node is most likely to blame, or if it is that of the supervisor.
+const PATIENCE: i32 = 4;
 
 /// How often the events of pods that do not start are read.
 const READ_EVENTS_EVERY: SignedDuration = SignedDuration::from_secs(60);
@@ -162,6 +167,9 @@ fn of_job(known: &Known<'_>, attempt: &Attempt, job: &Job, pods: &BTreeMap<Name,
         let message = supervisor::message(pod, &why);
         return Next::Change(Transition::give_up(Reason::SupervisorNotStarted, message));
     }
+    if let Some((pod, why)) = pods.values().find_map(|pod| Some((pod, supervisor::not_created(pod)?))) {
+        return of_missing_supervisor(known, (attempt, job, settings), pod, &why);
+    }
     if pods.len() < attempt.demand.pod_count as usize && !job.is_over() {
         return of_missing_pods(known, attempt, job, settings);
     }
@@ -181,37 +189,76 @@ fn of_job(known: &Known<'_>, attempt: &Attempt, job: &Job, pods: &BTreeMap<Name,
         // All have started or even ended; the Job will say so.
         return Next::Wait(None);
     }
-    if now < created_until {
-        return Next::Wait(Some(created_until));
+    let quarter = later(began(attempt, job), settings.start_deadline / PATIENCE);
+    let uncreated = pods.values().find(|pod| !pod.phase.is_terminal() && waits_for_creation(pod));
+    let given_up_at = match (known.doubt, uncreated.map(|pod| whose(known, pod).0)) {
+        (_, Some(Fault::Own)) | (Doubt::None, _) | (Doubt::OthersStart, None) => created_until,
+        (Doubt::StartsNothing, Some(_)) => now,
+        (Doubt::StartsNothing, None) | (Doubt::OthersStart, Some(_)) => quarter,
+    };
+    if now < given_up_at {
+        // By then others may have shown that it is the node.
+        let again = if uncreated.is_some() && now < quarter { quarter } else { given_up_at };
+        return Next::Wait(Some(again));
     }
     // A node that is gone cannot start anything and may be gone for longer than the deadline: not the workload's fault.
     if let Some(node) = known.lost_node {
         let message = format!("node {node} is not ready; its pods did not start there");
         return Next::Change(Transition::withdraw(WaitingReason::Unscheduled, message));
     }
-    match pods.values().find(|pod| !pod.phase.is_terminal() && waits_for_creation(pod)) {
+    match uncreated {
         Some(pod) => of_uncreated(known, pod),
-        None => of_silent_pods(known, pods, created_until),
+        None => of_silent_pods(known, pods, given_up_at),
     }
+}
+
+/// The init container that brings the supervisor is not created. A registry that does not answer at once is waited for.
+/// Then the start is given up: if the supervisor started on other nodes, because of this node, and the next one goes
+/// with it again. But whatever the pool adds never keeps a ScavengerJob from running, so it goes with it once.
+fn of_missing_supervisor(
+    known: &Known<'_>,
+    (attempt, job, settings): (&Attempt, &Job, &Settings),
+    pod: &Pod,
+    why: &str,
+) -> Next {
+    let until = later(began(attempt, job), settings.start_deadline / PATIENCE);
+    if known.now < until && known.doubt != Doubt::StartsNothing {
+        return Next::Wait(Some(until));
+    }
+    if known.doubt != Doubt::None && known.sj.status.failed_starts == 0 {
+        let message = format!("pod {}: init container of the supervisor: {why}", pod.key.name);
+        return Next::Change(Transition::give_up(Reason::ContainerNotCreated, message));
+    }
+    let message = supervisor::message(pod, why);
+    Next::Change(Transition::give_up(Reason::SupervisorNotStarted, message))
 }
 
 fn waits_for_creation(pod: &Pod) -> bool {
     matches!(&pod.container, Container::Waiting(Some((reason, _))) if kubelet::is_creation_error(reason))
 }
 
-/// A pod whose container was not created in time, and the kubelet says why.
-fn of_uncreated(known: &Known<'_>, pod: &Pod) -> Next {
-    let Container::Waiting(Some((reason, message))) = &pod.container else { return Next::Wait(None) };
+/// Whose fault it is that the container of a pod is not created, and the reason and the message by which the kubelet
+/// says so.
+fn whose<'a>(known: &Known<'a>, pod: &'a Pod) -> (Fault, &'a str, &'a str) {
+    let Container::Waiting(Some((reason, message))) = &pod.container else { return (Fault::Cluster, "", "") };
     let (reason, message) = match known.evidence.not_created() {
         Some(said) if kubelet::only_backs_off(reason, message) => said,
         _ => (reason.as_str(), message.as_str()),
     };
-    let said = format!("pod {}: {reason}: {message}", pod.key.name);
     let fault = match (&known.sj.spec, known.is_to_blame) {
         (_, true) if kubelet::names_a_bad_command(message) => Fault::Own,
         (Ok(spec), _) => kubelet::fault(spec, reason, message),
         (Err(_), _) => Fault::Cluster,
     };
+    // Other nodes get the image, or this one starts nothing at all.
+    let is_of_node = fault == Fault::Own && known.doubt != Doubt::None && kubelet::is_of_image(reason);
+    (if is_of_node { Fault::Node } else { fault }, reason, message)
+}
+
+/// A pod whose container was not created in time, and the kubelet says why.
+fn of_uncreated(known: &Known<'_>, pod: &Pod) -> Next {
+    let (fault, reason, message) = whose(known, pod);
+    let said = format!("pod {}: {reason}: {message}", pod.key.name);
     Next::Change(match fault {
         Fault::Own => {
             let remedy = kubelet::remedy(reason, message).map(|remedy| format!("; {remedy}"));
@@ -274,7 +321,7 @@ fn of_missing_pods(known: &Known<'_>, attempt: &Attempt, job: &Job, settings: &S
 fn of_silent_pods(known: &Known<'_>, pods: &BTreeMap<Name, Arc<Pod>>, created_until: Timestamp) -> Next {
     let silent: Vec<(Key, Name)> = pods
         .values()
-        .filter(|pod| !pod.phase.is_terminal() && !pod.container.has_started())
+        .filter(|pod| pod.waits())
         .map(|pod| (pod.key.clone(), pod.uid.clone()))
         .take(READ_EVENTS_OF)
         .collect();

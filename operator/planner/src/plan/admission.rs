@@ -6,13 +6,17 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
-    backoff::{self, Wake},
+    backoff::{
+        self, Wake,
+        start_failures::{Doubt, Needs},
+    },
     causes::pool::{self, Standing},
     facts::tracked::Tracked,
+    faults::supervisor,
     lifecycle::{loss::Loss, starting},
     queue::{Borrower, Context, Started, Starting},
     values::{
-        Key, Reason, Settings, Waiting, WaitingReason,
+        Ending, Key, Reason, Settings, Waiting, WaitingReason,
         action::{Action, Ordered, Task},
     },
 };
@@ -92,10 +96,11 @@ impl Planner {
     }
 
     /// The active attempt is to be withdrawn: what that says of others in its namespace.
-    pub(super) fn note_withdrawal(&mut self, key: &Key, message: &str, waiting: &Waiting, now: Timestamp) {
+    pub(super) fn note_withdrawal(&mut self, key: &Key, ending: &Ending, waiting: &Waiting, now: Timestamp) {
+        self.note_pods_not_started(key, ending, now);
         let Some(sj) = self.seen.get(key).map(Tracked::sj) else { return };
         let Some(attempt) = sj.ongoing_attempt() else { return };
-        let must_request = starting::must_request(attempt, message);
+        let must_request = starting::must_request(attempt, &ending.message);
         if waiting.reason == WaitingReason::Refused {
             self.queue.deny(key, sj.spec_hash, waiting, &self.capacity, now);
         } else if backoff::blocks_others(waiting.reason) {
@@ -106,6 +111,36 @@ impl Planner {
             self.by_requests.refused(&key.namespace, now);
             self.set_by_requests(&key.namespace, true);
         }
+    }
+
+    /// The active attempt is to be withdrawn: what the pods that were not started say of their nodes, or of the
+    /// supervisor in their namespace.
+    fn note_pods_not_started(&mut self, key: &Key, ending: &Ending, now: Timestamp) {
+        let Self { seen, start_failures, supervisors, .. } = self;
+        let Some((tracked, attachments)) = seen.get(key).zip(seen.attachments(key)) else { return };
+        let sj = tracked.sj();
+        let Some((attempt, needs)) = sj.ongoing_attempt().zip(Needs::of(sj)) else { return };
+        let waiting = attachments.pods.values().filter(|pod| pod.is_of(attempt.number) && pod.waits());
+        let is_of_node = match ending.reason {
+            Reason::SupervisorNotStarted => false,
+            Reason::ContainerNotCreated | Reason::NodeFailure => true,
+            _ => return,
+        };
+        let has_run = sj.has_run_as_specified();
+        let of_supervisor = Needs::of_supervisor(&key.namespace);
+        let mut changed = Vec::new();
+        for (pod, node) in waiting.filter_map(|pod| Some((pod, pod.node.as_ref()?))) {
+            let why = supervisor::not_created(pod);
+            let needs = if why.is_some() { &of_supervisor } else { &needs };
+            match why {
+                Some(why) if start_failures.doubt(node, needs, now) == Doubt::None => {
+                    supervisors.failed(pod, &why, now);
+                }
+                None if !is_of_node => {}
+                _ => changed.extend(start_failures.withdrawn(pod, &ending.message, (needs, has_run), now)),
+            }
+        }
+        self.close_or_open(&changed);
     }
 
     /// Finds out when the first borrower that is terminating should have given back what was lent to it: whatever hangs

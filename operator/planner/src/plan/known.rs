@@ -1,17 +1,19 @@
 //! What the rules about one ScavengerJob are given: the one place that gathers it.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
+    backoff::start_failures::{Doubt, Needs},
     facts::{
         tracked::{Attachments, Tracked},
         volumes::ClaimWait,
     },
+    faults::supervisor,
     lifecycle::known::Known,
-    values::Key,
+    values::{Key, Phase, Pod, ScavengerJob},
 };
 
 impl Planner {
@@ -25,6 +27,19 @@ impl Planner {
 
     fn claim_wait(&self, key: &Key) -> Option<ClaimWait> {
         self.seen.claim_wait(key, self.promises.starting(), self.promises.is_made(key))
+    }
+
+    /// What speaks against the nodes on which pods of a start wait.
+    fn doubt(&self, sj: &ScavengerJob, attachments: &Attachments, now: Timestamp) -> Doubt {
+        let attempt = sj.status.attempt.as_ref().filter(|_| sj.status.phase == Phase::Starting);
+        let Some((attempt, needs)) = attempt.zip(Needs::of(sj)) else { return Doubt::None };
+        let of_supervisor = Needs::of_supervisor(&sj.key.namespace);
+        let waiting = attachments.pods.values().filter(|pod| pod.is_of(attempt.number) && pod.waits());
+        let of_pod = |pod: &Arc<Pod>| {
+            let needs = if supervisor::not_created(pod).is_some() { &of_supervisor } else { &needs };
+            Some(self.start_failures.doubt(pod.node.as_ref()?, needs, now))
+        };
+        waiting.filter_map(of_pod).max().unwrap_or(Doubt::None)
     }
 
     /// What is known of a ScavengerJob at `now`.
@@ -70,6 +85,7 @@ impl Planner {
                     let mut others = self.capacity.all_pool_nodes().filter(|other| other.name != *node);
                     !others.any(|other| placement.is_ok_and(|placement| placement.admits_when_ready(other)))
                 }),
+            doubt: self.doubt(sj, attachments, now),
             no_supervisor: self.supervisors.why_without(&key.namespace, now),
             has_news: tracked.has_news(),
             is_heard: tracked.is_heard(),

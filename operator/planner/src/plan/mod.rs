@@ -17,7 +17,7 @@ use crate::{
     backoff::{
         Agenda, Wake,
         namespaces::{ByRequests, Supervisors},
-        start_failures::StartFailures,
+        start_failures::{Needs, Start, StartFailures},
     },
     capacity::{
         Capacity,
@@ -33,7 +33,7 @@ use crate::{
         volumes::{Folders, Use},
     },
     lifecycle::{
-        self,
+        self, attempt,
         known::{Next, Transition},
         transition,
     },
@@ -41,7 +41,7 @@ use crate::{
     queue::Queue,
     report::{Informing, Report},
     values::{
-        CheckpointRequest, Key, Name, Phase, Reason, Settings,
+        CheckpointRequest, Key, Phase, Pod, Reason, Settings,
         action::{Action, Ordered, Task},
     },
 };
@@ -216,7 +216,19 @@ impl Planner {
             let of_attempt = pods.values().filter(|pod| pod.is_of(attempt.number));
             // What the pool adds closes no node, and is not the user's command.
             let own = of_attempt.filter(|pod| !self.supervisors.see(pod, now));
-            let changed: Vec<Name> = own.flat_map(|pod| self.start_failures.see(pod, now)).collect();
+            let changed = match Needs::of(tracked.sj()) {
+                None => Vec::new(),
+                Some(needs) => {
+                    let evidence = attachments.evidence(Some(&attempt));
+                    let has_run = tracked.sj().has_run_as_specified();
+                    let start = |pod: &Pod| Start {
+                        needs: &needs,
+                        has_run,
+                        had_started: attempt.start_time.is_some() || evidence.has_started(&pod.key.name),
+                    };
+                    own.flat_map(|pod| self.start_failures.see(pod, &start(pod), now)).collect()
+                }
+            };
             self.close_or_open(&changed);
         } else if tracked.sj().status.phase == Phase::Failed {
             let is_to_blame = tracked.sj().status.failure == Some(Reason::ContainerNotCreated);
@@ -265,17 +277,20 @@ impl Planner {
         let keeps_promise = known.sj.ongoing_attempt().is_some()
             || matches!(next, Next::Do(Task::Prepare { .. }) | Next::Change(Transition::Start));
         let withdrawn = match &next {
-            Next::Change(Transition::Withdraw(ending, waiting)) => {
-                Some((ending.message.clone(), waiting.clone()))
-            }
+            Next::Change(Transition::Withdraw(ending, waiting)) => Some((ending.clone(), waiting.clone())),
             _ => None,
         };
+        let is_start = matches!(next, Next::Change(Transition::Start));
+        let starts_supervised = is_start && attempt::is_supervised(&known);
         let next = match next {
             Next::Change(transition) => Next::Do(transition::apply(&known, transition)),
             next => next,
         };
-        if let Some((message, waiting)) = withdrawn {
-            self.note_withdrawal(key, &message, &waiting, now);
+        if let Some((ending, waiting)) = withdrawn {
+            self.note_withdrawal(key, &ending, &waiting, now);
+        }
+        if starts_supervised {
+            self.supervisors.starts_with(&key.namespace, now);
         }
         Some((next, keeps_promise))
     }

@@ -182,6 +182,10 @@ impl Planner {
     pub(super) fn close_or_open(&mut self, nodes: &[Name]) {
         for node in nodes {
             let starts = self.start_failures.why_closed(node).map(|why| Closed::Starts(why.to_owned()));
+            if starts.is_some() {
+                // Those that wait there for their containers need not wait any longer.
+                self.look_at_those_on(node);
+            }
             let memory = || self.causes.short_nodes.measured.is_full(node).then_some(Closed::Memory);
             self.capacity.set_closed(node, starts.or_else(memory).as_ref(), self.settings.as_ref().ok());
         }

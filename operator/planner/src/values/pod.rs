@@ -130,6 +130,12 @@ impl Pod {
         self.node.as_ref().map(|_| self.scheduled.unwrap_or(self.creation_time))
     }
 
+    /// True if its main container has yet to start.
+    #[must_use]
+    pub fn waits(&self) -> bool {
+        !self.phase.is_terminal() && !self.container.has_started()
+    }
+
     /// What it holds for its ScavengerJob, whatever it requests.
     #[must_use]
     pub fn holds(&self) -> &Resources {

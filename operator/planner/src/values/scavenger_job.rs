@@ -92,6 +92,9 @@ pub struct ScavengerJobSpec {
     /// Hash of all from which its containers are created: image, command, variables, what is mounted.
     #[serde(default)]
     pub container_hash: u64,
+    /// Hash of its image and of how that is pulled.
+    #[serde(default)]
+    pub image_hash: u64,
     /// What it says about the supervisor.
     #[serde(default)]
     pub supervision: SupervisionSpec,

@@ -11,6 +11,7 @@ mod groups;
 mod guard;
 mod hardware;
 mod headroom;
+mod ill_nodes;
 mod injected;
 mod interruptions;
 mod lifecycle;

@@ -93,6 +93,67 @@ fn a_supervisor_that_cannot_be_started_is_left_out_and_nobody_fails() {
     }
 }
 
+/// Its supervisor cannot be pulled.
+fn unpulled() -> Workload {
+    Workload { no_supervisor: Some(Unstartable::Pull("r.io/s:1: i/o timeout".to_owned())), ..work(3000) }
+}
+
+fn is_supervised(cluster: &Cluster, name: &str) -> bool {
+    cluster.status(name).phase == Phase::Running && attempt(cluster, name).supervised
+}
+
+#[test]
+fn a_registry_that_does_not_answer_for_a_moment_takes_the_supervisor_from_nobody() {
+    let mut cluster = supervised().with_nodes([node("n2", 10_000)]);
+    for name in ["a", "b"] {
+        cluster.submit(watched(name), unpulled());
+    }
+    cluster.run_for(seconds(40));
+    for name in ["a", "b"] {
+        cluster.change_workload(name, |workload| workload.no_supervisor = None);
+        cluster.start(&key(&format!("{name}-1-0")));
+    }
+    cluster.submit(watched("c"), work(3000));
+    cluster.run_for(seconds(10));
+    for name in ["a", "b", "c"] {
+        assert!(is_supervised(&cluster, name), "{name}");
+        assert_eq!(attempt(&cluster, name).number, 1, "{name}");
+    }
+}
+
+#[test]
+fn while_a_namespace_goes_without_the_supervisor_one_start_in_five_minutes_probes() {
+    let mut cluster = supervised();
+    cluster.submit(watched("a"), unpulled());
+    cluster.run_until("it runs without", |cluster| cluster.status("a").phase == Phase::Running);
+    assert!(!is_supervised(&cluster, "a"));
+    cluster.run_for(seconds(60));
+    cluster.submit(watched("b"), work(3000));
+    cluster.run_for(seconds(180));
+    assert_eq!(
+        (is_supervised(&cluster, "b"), attempt(&cluster, "b").number),
+        (false, 1),
+        "nobody probes yet"
+    );
+    cluster.run_for(seconds(60));
+    for name in ["c", "d"] {
+        cluster.submit(watched(name), unpulled());
+    }
+    cluster.run_for(seconds(120));
+    let numbers = ["c", "d"].map(|name| attempt(&cluster, name).number);
+    assert_eq!(numbers, [2, 1], "one of them probed");
+    // The registry is back, and the next probe shows it to all.
+    cluster.run_for(seconds(100));
+    cluster.submit(watched("e"), work(3000));
+    cluster.run_for(seconds(100));
+    cluster.submit(watched("f"), work(3000));
+    cluster.run_for(seconds(10));
+    assert_eq!(["e", "f"].map(|name| is_supervised(&cluster, name)), [false, true]);
+    cluster.submit(watched("g"), work(3000));
+    cluster.run_for(seconds(10));
+    assert!(is_supervised(&cluster, "g"));
+}
+
 #[test]
 fn an_operator_that_was_started_again_does_not_fail_them_either() {
     let mut cluster = supervised();
