@@ -62,6 +62,8 @@ pub mod supervisor;
 pub mod terminal;
 #[cfg(feature = "http")]
 pub mod tuning;
+#[cfg(feature = "crd")]
+pub mod usage;
 pub mod water;
 
 pub use scavenger_vocabulary::hardware;
