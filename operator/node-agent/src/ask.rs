@@ -1,8 +1,11 @@
-//! The thread that asks the operator for the list of pods.
+//! The thread that asks the operator for the list of pods, and answers what it asks back.
 
 use std::{
     io,
-    sync::{Arc, Mutex, PoisonError, mpsc::Sender},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Sender},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -12,7 +15,9 @@ use scavenger_reporting::{
     random::jitter,
     schedule::{Outcome, Schedule},
 };
-use scavenger_schema::node_agent::{HOLD_SECONDS, NodePods, NodeReport};
+use scavenger_schema::node_agent::{
+    HOLD_SECONDS, KILLS_PATH, KillReport, KillTaken, KilledPod, NodePod, NodePods, NodeReport,
+};
 
 use crate::{Problem, run::News, say};
 
@@ -31,6 +36,12 @@ const AFTER_NEWS: Duration = Duration::from_millis(100);
 
 /// The pause after the same list. It bounds the requests to an operator that does not hold them.
 const AFTER_NOTHING: Duration = Duration::from_secs(1);
+
+/// For an answer about a kill, which the operator takes at once.
+const ANSWER_TERMS: Terms = Terms { within: Duration::from_secs(10), longest_answer: 1024, ..TERMS };
+
+/// The other thread looks at all pods before it says what it knows of kills.
+const EXPLAINED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The UIDs of pods whose cgroup could not be changed, which the other thread writes.
 pub type Failed = Arc<Mutex<Vec<String>>>;
@@ -57,6 +68,7 @@ impl Drop for AtTheEnd {
 
 fn ask(to: ReportTo, news: &Sender<News>, failed: &Failed) {
     let url = to.url.clone();
+    let mut answers = Client::new(ReportTo { url: beside(&url), ..to.clone() }, ANSWER_TERMS);
     let mut client = Client::new(to, TERMS);
     let mut schedule = Schedule::new(Instant::now(), RETRY, false, jitter());
     let mut version = None;
@@ -73,16 +85,40 @@ fn ask(to: ReportTo, news: &Sender<News>, failed: &Failed) {
             say(&format!("cannot ask {url}: {wrong}; the last list stays valid"));
         }
         schedule.ended(Instant::now(), outcome, jitter());
-        let Some(NodePods { version: newest, pods }) = answer else { continue };
+        let Some(NodePods { version: newest, pods, killed }) = answer else { continue };
         let is_news = version.as_ref() != Some(&newest);
-        schedule.asked(Instant::now() + if is_news { AFTER_NEWS } else { AFTER_NOTHING });
         if is_news {
             version = Some(newest);
-            if news.send(News::List(pods)).is_err() {
-                return;
-            }
+            let Some(explained) = pass_on(news, pods, killed) else { return };
+            explained.iter().for_each(|kill| answer_about(kill, &mut answers));
         }
+        schedule.asked(Instant::now() + if is_news { AFTER_NEWS } else { AFTER_NOTHING });
     }
+}
+
+/// Gives the list to the other thread. Returns what that knows of the kills, or none if it has ended.
+fn pass_on(news: &Sender<News>, pods: Vec<NodePod>, killed: Vec<KilledPod>) -> Option<Vec<KillReport>> {
+    let (answers, explained) = mpsc::channel();
+    let is_asked = !killed.is_empty();
+    news.send(News::List { pods, killed, answers }).ok()?;
+    Some(if is_asked { explained.recv_timeout(EXPLAINED_WITHIN).unwrap_or_default() } else { Vec::new() })
+}
+
+/// An answer that is not taken is not repeated: the operator waits for some seconds, and then goes on without.
+fn answer_about(kill: &KillReport, client: &mut Client) {
+    let KillReport { uid, cause, .. } = kill;
+    let Posted { outcome, problem, .. } = client.post::<_, KillTaken>(kill);
+    let line = format!("a container of pod {uid} was killed for memory; cause: {cause:?}");
+    match problem.or_else(|| (outcome == Outcome::NotLeader).then(|| "no replica leads".to_owned())) {
+        None => say(&line),
+        Some(problem) => say(&format!("{line}; cannot tell the operator: {problem}")),
+    }
+}
+
+/// The other path of the same server.
+fn beside(url: &str) -> String {
+    let base = url.rsplit_once('/').map_or(url, |(base, _)| base);
+    format!("{base}{KILLS_PATH}")
 }
 
 /// An answer that cannot be read must not count as an empty list.
@@ -111,6 +147,11 @@ fn wait(until: Instant) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn answers_go_to_another_path_of_the_same_server() {
+        assert_eq!(beside("https://operator.ns.svc:8443/nodes"), "https://operator.ns.svc:8443/kills");
+    }
 
     #[test]
     fn an_answer_that_cannot_be_read_is_a_failure() {

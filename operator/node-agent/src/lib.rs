@@ -3,17 +3,23 @@
 //! The operator lists these pods. So the agent needs no rights in the cluster, and no files but those of the pods' cgroups. If
 //! it fails, pods start and end as they do without it.
 //!
+//! When a container was killed for memory the operator asks why, and the agent tells it from the kernel's counters.
+//!
 //! | module | holds | I/O |
 //! |---|---|---|
 //! | [`keeper`] | which pods are listed, what was found, and what to do | no |
-//! | [`run`] | the thread that keeps the cgroups | cgroups |
-//! | [`ask`] | the thread that asks the operator | network |
+//! | [`kills`] | why containers were killed for memory | no |
+//! | [`run`] | the thread that keeps the cgroups and reads their counters | cgroups |
+//! | [`watch`] | the thread that hears of changed counters | cgroups |
+//! | [`ask`] | the thread that asks the operator, and answers it | network |
 //! | [`cli`] | the command line | no |
 
 pub mod ask;
 pub mod cli;
 pub mod keeper;
+pub mod kills;
 pub mod run;
+pub mod watch;
 
 use std::io::Write as _;
 

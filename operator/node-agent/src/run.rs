@@ -1,12 +1,12 @@
-//! The thread that keeps the cgroups of listed pods idle.
+//! The thread that keeps the cgroups of listed pods idle, and reads the counters of all pods.
 
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{
-        PoisonError,
-        mpsc::{self, RecvTimeoutError},
+        Arc, PoisonError,
+        mpsc::{self, RecvTimeoutError, Sender},
     },
     thread,
     time::{Duration, Instant},
@@ -14,16 +14,18 @@ use std::{
 
 use scavenger_cgroups::{
     cpu::{Cgroup, Done, Wish},
+    memory::{Counters, Watch},
     tree::Tree,
 };
-use scavenger_schema::node_agent::NodePod;
+use scavenger_schema::node_agent::{KillReport, KilledPod, NodePod};
 
 use crate::{
     Problem,
     ask::{self, Failed},
     cli::Arguments,
     keeper::Keeper,
-    say,
+    kills::Kills,
+    say, watch,
 };
 
 /// Where cgroups are mounted.
@@ -36,7 +38,16 @@ const SECOND_TRY: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub enum News {
     /// A new list of the operator's.
-    List(Vec<NodePod>),
+    List {
+        /// The pods of ScavengerJobs.
+        pods: Vec<NodePod>,
+        /// The kills about which it asks.
+        killed: Vec<KilledPod>,
+        /// Takes what is known of them.
+        answers: Sender<Vec<KillReport>>,
+    },
+    /// The counters of these pods have changed, by the numbers of their watches.
+    Counters(Vec<i32>),
     /// A signal to end came.
     Stop,
     /// The thread that asks has ended.
@@ -52,18 +63,25 @@ pub fn run(tree: Option<PathBuf>, arguments: Arguments) -> ExitCode {
     let failed = Failed::default();
     let stop = send.clone();
     let handled = ctrlc::set_handler(move || drop(stop.send(News::Stop)));
+    let watched = watch::start(send.clone());
+    if let Err(error) = &watched {
+        say(&format!("{}: {error}", watch::LOOKS_ONLY));
+    }
     let started = ask::start(to, send, Failed::clone(&failed));
     let problem = handled.err().map(|error| error.to_string());
     if let Some(problem) = problem.or_else(|| Some(started.err()?.to_string())) {
         say(&format!("cannot start: {problem}"));
         return ExitCode::FAILURE;
     }
-    let keeper = Keeper::new(every);
-    let mut agent = Agent { tree, keeper, failed, problem: Problem::default() };
+    let mut agent = Agent { failed, watch: watched.ok(), ..Agent::new(tree, every) };
     let (mut everything, mut next) = (Instant::now(), Instant::now());
     loop {
         let listed = match news.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Ok(News::List(pods)) => Some(pods),
+            Ok(News::List { pods, killed, answers }) => Some((pods, killed, answers)),
+            Ok(News::Counters(changed)) => {
+                agent.read_changed(&changed, Instant::now());
+                continue;
+            }
             Ok(News::Stop) => return agent.stop(),
             Ok(News::NobodyAsks) | Err(RecvTimeoutError::Disconnected) => {
                 say(
@@ -75,10 +93,15 @@ pub fn run(tree: Option<PathBuf>, arguments: Arguments) -> ExitCode {
         };
         let now = Instant::now();
         let is_everything = listed.is_some() || now >= everything;
-        if let Some(pods) = listed {
+        let questions = listed.map(|(pods, killed, answers)| {
             agent.keeper.list(pods, now);
+            (killed, answers)
+        });
+        agent.look(is_everything, now);
+        if let Some((killed, answers)) = questions {
+            // If nobody takes them any more, the operator asks again or goes on without.
+            answers.send(agent.explain(killed)).ok();
         }
-        agent.look(is_everything);
         if is_everything {
             everything = now + every;
         }
@@ -89,8 +112,7 @@ pub fn run(tree: Option<PathBuf>, arguments: Arguments) -> ExitCode {
 /// Gives back every weight.
 #[must_use]
 pub fn restore(tree: Option<PathBuf>) -> ExitCode {
-    let keeper = Keeper::new(Duration::MAX);
-    Agent { tree, keeper, failed: Failed::default(), problem: Problem::default() }.stop()
+    Agent::new(tree, Duration::MAX).stop()
 }
 
 struct Agent {
@@ -98,11 +120,27 @@ struct Agent {
     keeper: Keeper,
     failed: Failed,
     problem: Problem,
+    kills: Kills,
+    watch: Option<Arc<Watch>>,
+    /// The pods whose counters are watched, by the numbers of their watches.
+    watched: BTreeMap<i32, (String, PathBuf)>,
 }
 
 impl Agent {
-    /// Looks at all cgroups of pods, or only at those that are awaited, and changes them.
-    fn look(&mut self, is_everything: bool) {
+    fn new(tree: Option<PathBuf>, every: Duration) -> Self {
+        Self {
+            tree,
+            keeper: Keeper::new(every),
+            failed: Failed::default(),
+            problem: Problem::default(),
+            kills: Kills::default(),
+            watch: None,
+            watched: BTreeMap::new(),
+        }
+    }
+
+    /// Looks at all cgroups of pods, or only at those that are new or awaited, and changes them.
+    fn look(&mut self, is_everything: bool, now: Instant) {
         let found = self.pods();
         let problem = found.as_ref().err().cloned();
         if let Some(problem) = self.problem.is(problem) {
@@ -110,6 +148,7 @@ impl Agent {
         }
         if let Ok(pods) = &found {
             self.keeper.found(pods);
+            self.read_counters(pods, is_everything, now);
             for (uid, path) in pods {
                 if (is_everything || self.keeper.awaits(uid))
                     && let Some(wish) = self.keeper.wish(uid)
@@ -121,6 +160,44 @@ impl Agent {
             }
         }
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = self.keeper.failed(found.is_ok());
+    }
+
+    /// Reads the counters of all pods, or only of those that are new, which are watched from then on.
+    fn read_counters(&mut self, pods: &BTreeMap<String, PathBuf>, is_everything: bool, now: Instant) {
+        for (uid, path) in pods {
+            let is_new = !self.kills.knows(uid);
+            // First, so that no change is missed.
+            if is_new && let Some(number) = self.watch.as_ref().and_then(|watch| watch::add(watch, path)) {
+                self.watched.insert(number, (uid.clone(), path.clone()));
+            }
+            if is_new || is_everything {
+                self.read(uid, path, now);
+            }
+        }
+        self.kills.found(pods, now);
+        self.watched.retain(|_, (uid, _)| pods.contains_key(uid));
+    }
+
+    fn read_changed(&mut self, changed: &[i32], now: Instant) {
+        let changed: Vec<_> = changed.iter().filter_map(|number| self.watched.get(number).cloned()).collect();
+        for (uid, path) in changed {
+            self.read(&uid, &path, now);
+        }
+    }
+
+    /// A pod without counters, with cgroup v1, counts as one of which nothing was killed.
+    fn read(&mut self, uid: &str, path: &Path, now: Instant) {
+        match Counters::read(path) {
+            Ok(Some(counters)) => self.kills.see(uid, counters, now),
+            _ if self.kills.knows(uid) => {}
+            _ => self.kills.see(uid, Counters::default(), now),
+        }
+    }
+
+    /// What is known of these kills.
+    fn explain(&self, killed: Vec<KilledPod>) -> Vec<KillReport> {
+        let explain = |KilledPod { uid, time }| KillReport { cause: self.kills.cause(&uid), uid, time };
+        killed.into_iter().map(explain).collect()
     }
 
     /// Gives back every weight, and ends.

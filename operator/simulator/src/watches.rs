@@ -161,6 +161,8 @@ impl Cluster {
             | Observation::PodUsage(_)
             | Observation::RememberedUse(_)
             | Observation::Report(_)
+            | Observation::Kill(_)
+            | Observation::NodeAgents(_)
             | Observation::Done(_) => {}
         }
         self.planner.observe(observation, self.now);

@@ -167,8 +167,9 @@ impl View {
             let Some(message) = next else { break };
             match message {
                 Message::Seen(observation) => {
-                    self.nodes.see(&observation);
-                    self.planner.observe(observation, now());
+                    let now = now();
+                    self.nodes.see(&observation, now);
+                    self.planner.observe(observation, now);
                 }
                 // While it lists again, what was known of a kind that is not vital is good enough.
                 Message::Listing(watched) if !watched.is_vital() => {}
@@ -194,6 +195,13 @@ impl View {
 }
 
 impl View {
+    /// Takes in on which nodes an agent is live, if that has changed.
+    fn see_agents(&mut self) {
+        if let Some(nodes) = self.nodes.agents(tokio::time::Instant::now()) {
+            self.planner.observe(Observation::NodeAgents(nodes), now());
+        }
+    }
+
     /// Takes in what a supervisor said. A pod that is not seen yet reports again.
     fn hear(&mut self, report: Report, metrics: &Metrics) {
         let Report { namespace, pod, pod_uid, checkpoint, progress, received, .. } = report;
@@ -280,6 +288,9 @@ impl Controller {
                 Some(report) = self.reports.reports.recv() => if let Some(view) = &mut view {
                     view.hear(report, &self.metrics);
                 },
+                Some(kill) = self.reports.kills.recv() => if let Some(view) = &mut view {
+                    view.planner.observe(Observation::Kill(kill), now());
+                },
                 () = tokio::time::sleep(until(wake_at)) => {}
             }
             // Looked at in every turn: a leader that has lost the Lease must not plan one thing more.
@@ -313,6 +324,7 @@ impl Controller {
             if !self.health.set_ready(true) {
                 info!("every watch has delivered its list");
             }
+            view.see_agents();
             let began = Instant::now();
             let plan = view.planner.plan(now());
             self.metrics.planned(began.elapsed());
@@ -346,7 +358,7 @@ impl Controller {
             executor.set_busy(line.waits());
             self.reports.serve(&view.planner.supervised_namespaces());
             self.reports.requests.ask(view.planner.asked_for_checkpoint());
-            self.reports.nodes.publish();
+            self.reports.nodes.publish(now());
             pool_status.offer(&view.planner, &self.metrics);
             memory.offer(&view.planner);
         }

@@ -1,17 +1,25 @@
 //! What the endpoint for the agents of nodes measures.
 
 use prometheus_client::{
+    encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
+use scavenger_planner::values::KillCause;
 
 use super::reports::ResultLabel;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CauseLabel {
+    cause: &'static str,
+}
 
 /// The agents of nodes, as the operator sees them.
 #[derive(Debug, Default)]
 pub(crate) struct NodeAgentMetrics {
     agents: Gauge,
     failed: Gauge,
+    explained: Family<CauseLabel, Counter>,
     requests: Family<ResultLabel, Counter>,
 }
 
@@ -19,8 +27,13 @@ impl NodeAgentMetrics {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "node_agents",
-            "Nodes whose agent has asked within the last two minutes",
+            "Nodes whose agent is live: it has asked within the last five minutes",
             self.agents.clone(),
+        );
+        registry.register(
+            "node_agent_kills",
+            "Kills for memory about which the agent of the node has answered, by the cause that it gave: limit, node, unknown",
+            self.explained.clone(),
         );
         registry.register(
             "node_agent_failed_pods",
@@ -38,6 +51,16 @@ impl NodeAgentMetrics {
     pub(crate) fn live(&self, agents: usize, failed: usize) {
         self.agents.set(i64::try_from(agents).unwrap_or(i64::MAX));
         self.failed.set(i64::try_from(failed).unwrap_or(i64::MAX));
+    }
+
+    /// Counts a kill whose cause an agent gave.
+    pub(crate) fn explained(&self, cause: KillCause) {
+        let cause = match cause {
+            KillCause::Limit => "limit",
+            KillCause::Node => "node",
+            KillCause::Unknown => "unknown",
+        };
+        self.explained.get_or_create(&CauseLabel { cause }).inc();
     }
 
     /// Counts a request.

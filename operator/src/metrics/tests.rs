@@ -7,7 +7,7 @@ use scavenger_planner::{
     node_use::{DryRun, UsageReport},
     report::{GroupReport, Measuring},
     resources::Resources,
-    values::{Attempt, Demand, Measured, Outcome, Placement},
+    values::{Attempt, Demand, KillCause, Measured, Outcome, Placement},
 };
 use scavenger_program::metrics_page::assert_explained;
 use serde_json::Value;
@@ -52,6 +52,7 @@ fn filled() -> Metrics {
     drop(metrics.watch_age.get_or_create(&KindLabel { kind: "any" }));
     metrics.reports.answered("taken");
     metrics.node_agents.answered("taken");
+    metrics.node_agents.explained(KillCause::Node);
     metrics.reports.reviewed("known");
     metrics.reports.connection_refused("full");
     metrics.reports.checkpoint("lab".to_owned());

@@ -11,8 +11,9 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use jiff::{SignedDuration, Timestamp};
+use scavenger_planner::values::KillReport;
 use scavenger_schema::{
-    node_agent::{self, HOLD_SECONDS, NodeReport},
+    node_agent::{self, HOLD_SECONDS, KillTaken, NodeReport},
     supervision::{Answer, Checkpoint, LiveReport},
 };
 use serde::de::DeserializeOwned;
@@ -22,7 +23,7 @@ use tokio::sync::{
 };
 
 use super::{
-    Clock, Ends, Report, Requests,
+    Clock, Ends, Report, Requests, kills,
     nodes::{Asked, Nodes},
     pace::Pace,
     reviews::{Reviews, Stranger},
@@ -49,6 +50,9 @@ const REPORTS: (Duration, u32) = (Duration::from_secs(10), 3);
 /// Requests of the agent of one node: one in so long, and ten at once after a pause. Between two changes it has one.
 const OF_AGENT: (Duration, u32) = (Duration::from_secs(1), 10);
 
+/// What an agent says about kills: as many at once as it is asked about.
+const KILLS: (Duration, u32) = (Duration::from_secs(1), kills::MOST_OF_NODE as u32);
+
 /// How long an agent waits that is told nothing new.
 const HOLD: Duration = Duration::from_secs(HOLD_SECONDS);
 
@@ -72,6 +76,7 @@ enum Refusal {
     TooLarge,
     TooSlow,
     Malformed,
+    NotAsked,
     Busy,
 }
 
@@ -88,6 +93,7 @@ impl Refusal {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Malformed => StatusCode::BAD_REQUEST,
+            Self::NotAsked => StatusCode::FORBIDDEN,
         }
     }
 
@@ -104,6 +110,7 @@ impl Refusal {
             Self::TooLarge => "too_large",
             Self::TooSlow => "too_slow",
             Self::Malformed => "malformed",
+            Self::NotAsked => "not_asked",
             Self::Busy => "busy",
         }
     }
@@ -124,10 +131,12 @@ pub(super) struct Desk {
     reports: mpsc::Sender<Report>,
     requests: Requests,
     nodes: Nodes,
+    kills: mpsc::Sender<KillReport>,
     clock: Clock,
     metrics: Arc<Metrics>,
     pace: Mutex<Pace<String>>,
     pace_of_agents: Mutex<Pace<String>>,
+    pace_of_kills: Mutex<Pace<String>>,
 }
 
 /// Where requests go.
@@ -135,6 +144,7 @@ pub(super) struct Desk {
 enum Place {
     Reports,
     Nodes,
+    Kills,
 }
 
 impl Place {
@@ -142,6 +152,7 @@ impl Place {
         match path {
             PATH => Some(Self::Reports),
             node_agent::PATH => Some(Self::Nodes),
+            node_agent::KILLS_PATH => Some(Self::Kills),
             _ => None,
         }
     }
@@ -161,15 +172,17 @@ impl Desk {
             reports: ends.reports.clone(),
             requests: ends.requests.clone(),
             nodes: ends.nodes.clone(),
+            kills: ends.kills.clone(),
             clock,
             metrics,
             pace: Mutex::new(Pace::new(REPORTS.0, REPORTS.1)),
             pace_of_agents: Mutex::new(Pace::new(OF_AGENT.0, OF_AGENT.1)),
+            pace_of_kills: Mutex::new(Pace::new(KILLS.0, KILLS.1)),
         }
     }
 
     /// Answers a request. The answer to a report that was taken is `{"checkpoint": true}` if its pod shall write one; to an
-    /// agent's, the pods of its node.
+    /// agent's question, the pods of its node.
     pub(super) async fn answer<B>(&self, peer: IpAddr, request: Request<B>) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes, Error: Into<Box<dyn std::error::Error + Send + Sync>>>,
@@ -178,7 +191,7 @@ impl Desk {
         let taken = self.take(peer, place, request).await;
         let word = taken.as_ref().map_or_else(|refusal| refusal.word(), |_| "taken");
         match place {
-            Some(Place::Nodes) => self.metrics.node_agents.answered(word),
+            Some(Place::Nodes | Place::Kills) => self.metrics.node_agents.answered(word),
             _ => self.metrics.reports.answered(word),
         }
         let (status, body) = match &taken {
@@ -230,7 +243,12 @@ impl Desk {
                 let said = body(request.into_body(), LONGEST_BODY_OF_AGENT).await?;
                 self.tell(node, &said, stay).await
             }
-            (Place::Reports, Sender::Node(_)) | (Place::Nodes, Sender::Pod(_)) => {
+            (Place::Kills, Sender::Node(node)) => {
+                self.pass(&self.pace_of_kills, node)?;
+                let said = body(request.into_body(), LONGEST_BODY).await?;
+                self.learn(node, &said)
+            }
+            (Place::Reports, Sender::Node(_)) | (Place::Nodes | Place::Kills, Sender::Pod(_)) => {
                 Err(Refusal::Unauthenticated)
             }
         }
@@ -279,6 +297,20 @@ impl Desk {
         }
         self.must_lead()?;
         self.nodes.answer(node).ok_or(Refusal::NotReady)
+    }
+
+    /// Takes what the agent of a node says about a kill there that the operator has seen.
+    fn learn(&self, node: &str, said: &node_agent::KillReport) -> Result<Bytes, Refusal> {
+        self.must_lead()?;
+        // First: what is taken is not asked again.
+        let place = self.kills.try_reserve().map_err(|error| match error {
+            TrySendError::Full(()) => Refusal::Busy,
+            TrySendError::Closed(()) => Refusal::NotLeader,
+        })?;
+        let kill = self.nodes.explain(node, said).ok_or(Refusal::NotAsked)?;
+        self.metrics.node_agents.explained(kill.cause);
+        place.send(kill);
+        Ok(serde_json::to_vec(&KillTaken {}).unwrap_or_default().into())
     }
 
     fn must_lead(&self) -> Result<(), Refusal> {

@@ -2,7 +2,7 @@
 //! pods they have.
 //!
 //! ```text
-//! supervisor ─┐                        ┌─Report──▶
+//! supervisor ─┐                        ┌─Report, KillReport─▶
 //!             ├─HTTPS──▶ server ──▶ desk          controller
 //! agent ──────┘            ▲         │ ▲─Requests, Nodes─┤
 //!           certificate    │   token │                   │ Namespaces
@@ -15,6 +15,7 @@
 //! | `server` | connections: TLS, deadlines, limits |
 //! | `desk` | one request: who may say what, and what is believed of it |
 //! | `nodes` | the pods of each node, for its agent |
+//! | `kills` | kills for memory about which the agent of the node is asked |
 //! | `reviews` | whose token it is: the cache, and the budget of TokenReviews |
 //! | `pace` | how often something may happen, per key |
 //! | `token` | tokens and TokenReviews as values |
@@ -22,14 +23,16 @@
 //! | `keeper` | the Secret with the authorities, and the server's certificate |
 //! | `bundles` | the ConfigMaps from which pods learn whom to trust |
 //!
-//! A report changes the expected loss of its own ScavengerJob alone, and within its `interruptionAfter`, so nothing here is
-//! worth more than a little work: every queue is bounded, and whatever is beyond a bound is refused with a status on which
+//! A report of a supervisor changes the expected loss of its own ScavengerJob alone, and within its `interruptionAfter`. What an
+//! agent says decides whose fault a kill was that the operator has seen on the node of this agent. So nothing here is worth more
+//! than a little work: every queue is bounded, and whatever is beyond a bound is refused with a status on which
 //! the supervisor tries again later.
 
 mod authority;
 mod bundles;
 mod desk;
 mod keeper;
+mod kills;
 mod nodes;
 mod pace;
 mod reviews;
@@ -43,7 +46,7 @@ use std::{
 
 use jiff::Timestamp;
 use kube::Client;
-use scavenger_planner::values::Name;
+use scavenger_planner::values::{KillReport, Name};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
@@ -70,6 +73,9 @@ pub(crate) fn url(namespace: &str, port: u16) -> String {
 
 /// Reports that may wait for the loop. One of 10,000 pods each minute is 170 in a second.
 const CHANNEL: usize = 1024;
+
+/// What agents say about kills may wait for the loop in this number.
+const KILLS: usize = 256;
 
 /// What a pod's supervisor said, clamped to what can be true.
 #[derive(Debug, Clone, PartialEq)]
@@ -134,6 +140,8 @@ pub(crate) struct Link {
     pub(crate) namespaces: watch::Sender<BTreeSet<String>>,
     /// The pods of each node, for its agent.
     pub(crate) nodes: Nodes,
+    /// What the agents of nodes say about kills.
+    pub(crate) kills: mpsc::Receiver<KillReport>,
 }
 
 impl Link {
@@ -165,6 +173,7 @@ pub(crate) struct Ends {
     requests: Requests,
     namespaces: watch::Receiver<BTreeSet<String>>,
     nodes: Nodes,
+    kills: mpsc::Sender<KillReport>,
 }
 
 /// Both sides.
@@ -172,8 +181,15 @@ pub(crate) fn link() -> (Link, Ends) {
     let (sender, reports) = mpsc::channel(CHANNEL);
     let (namespaces, seen) = watch::channel(BTreeSet::new());
     let (requests, nodes) = (Requests::default(), Nodes::default());
-    let ends = Ends { reports: sender, requests: requests.clone(), namespaces: seen, nodes: nodes.clone() };
-    (Link { reports, requests, namespaces, nodes }, ends)
+    let (explain, kills) = mpsc::channel(KILLS);
+    let ends = Ends {
+        reports: sender,
+        requests: requests.clone(),
+        namespaces: seen,
+        nodes: nodes.clone(),
+        kills: explain,
+    };
+    (Link { reports, requests, namespaces, nodes, kills }, ends)
 }
 
 /// The moment of a request: for what is measured in time that passes, and for what is compared with others' clocks.

@@ -105,8 +105,9 @@ impl Drop for Tree {
 
 /// Cgroup v2 has a controller where the folder above asks for it.
 fn hand_on(folder: &Path) {
-    if folder.join("cgroup.subtree_control").exists() {
-        fs::write(folder.join("cgroup.subtree_control"), "+cpu").unwrap();
+    let there = fs::read_to_string(folder.join("cgroup.controllers")).unwrap_or_default();
+    for controller in there.split_whitespace().filter(|name| ["cpu", "memory"].contains(name)) {
+        fs::write(folder.join("cgroup.subtree_control"), format!("+{controller}")).unwrap();
     }
 }
 

@@ -5,6 +5,7 @@
 mod footprint;
 mod harness;
 mod kernel;
+mod memory;
 mod operator;
 mod pods;
 mod protocol;

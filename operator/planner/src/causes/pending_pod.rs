@@ -199,7 +199,8 @@ impl PendingPods {
         let unjudged = self.pending.iter().map(|(key, pending)| {
             let mut unjudged = pending.unjudged();
             let missing = capacity.on_no_node(&pending.pod.requests).filter(|_| pending.node.is_none());
-            unjudged.extend(missing.map(|name| format!("{name}, which no node has in its allocatable").into()));
+            unjudged
+                .extend(missing.map(|name| format!("{name}, which no node has in its allocatable").into()));
             (key, unjudged)
         });
         unjudged.filter(|(_, unjudged)| !unjudged.is_empty())

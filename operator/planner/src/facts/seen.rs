@@ -160,6 +160,12 @@ impl Seen {
         self.active_attempt_of(pod).map(|(key, ..)| key.clone())
     }
 
+    /// The same, if the pod has this UID. A pod of that name that came later is another one.
+    pub(crate) fn worker_with(&self, pod: &Key, uid: &Name) -> Option<Key> {
+        let (key, pod, _) = self.active_attempt_of(pod)?;
+        (pod.uid == *uid).then(|| key.clone())
+    }
+
     fn active_attempt_of(&self, pod: &Key) -> Option<(&Key, &Pod, &Attempt)> {
         let owner = owner(self.pod_owners.get(pod)?, pod);
         let pod = self.attachments.get(&owner)?.pods.get(&pod.name)?;

@@ -16,8 +16,8 @@ use super::{
 use crate::{
     backoff::Turn,
     values::{
-        Attempt, Demand, Disruption, Explanation, Job, Key, LiveReport, Name, Phase, Pod, ScavengerJob,
-        Shortage, Waiting, WaitingReason,
+        Attempt, Demand, Disruption, Explanation, Job, Key, KillCause, LiveReport, Name, Phase, Pod,
+        ScavengerJob, Shortage, Waiting, WaitingReason,
         action::{Failure, Ordered, PodEvent},
         later,
     },
@@ -259,6 +259,8 @@ pub struct Memory {
     /// The attempt that is not waited for any more, if it is asked for a checkpoint: somebody who cannot wait counts on its
     /// capacity.
     pub hurried: Option<u32>,
+    /// Why containers of the active attempt's pods were killed for memory, by the pods' UIDs, as the agents of their nodes say.
+    pub killed_by: BTreeMap<Name, KillCause>,
     /// UIDs of pods that were deleted again, with their own grace period.
     pub deleted_again: BTreeSet<Name>,
     /// Set once it was asked live why the Job controller made no pods.

@@ -105,6 +105,8 @@ fn judge(
         usage: known.sj.status.usage.as_deref(),
         out_of_memory_nodes: &known.sj.status.out_of_memory_nodes,
         made_progress: made_progress(known, attempt),
+        killed_by: &known.memory.killed_by,
+        node_agents: known.node_agents,
         now: known.now,
     })
 }

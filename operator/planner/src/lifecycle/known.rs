@@ -64,6 +64,8 @@ pub struct Known<'a> {
     pub has_news: bool,
     /// True if the supervisor of the active attempt has reported to this planner.
     pub is_heard: bool,
+    /// The nodes whose agent is live.
+    pub node_agents: &'a BTreeSet<Name>,
     /// When this planner last wrote its status.
     pub written: Option<Timestamp>,
     /// Why the active attempt is to be interrupted, if a cause ordered it.

@@ -1,8 +1,9 @@
 //! A container that was killed for memory: did the node have none left, or did the workload outgrow its limit?
 //!
-//! The Kubernetes API says OOMKilled of both. So what was measured decides: a workload that used nearly all of its limit
-//! has outgrown it. Samples are 15 seconds apart, and memory can grow faster. So a workload that is killed on several nodes,
-//! or again and again, is to blame, too, unless it made progress in between.
+//! The Kubernetes API says OOMKilled of both. The agent of a node reads in the kernel's counters which it was, and its answer
+//! decides. It is waited for, but not for long. Without an answer what was measured decides: a workload that used nearly all of
+//! its limit has outgrown it. Samples are 15 seconds apart, and memory can grow faster. So a workload that is killed on several
+//! nodes, or again and again, is to blame, too, unless it made progress in between.
 //!
 //! With cgroup v1 a container runtime hears of kills within the container's own limit only. What the kernel kills because the
 //! node has no memory left shows as exit code 137 (SIGKILL) with the reason Error. Nobody else ends a container in that way
@@ -13,12 +14,16 @@
 //! workload's score: then it is the first to go. But nobody overcommits such a node on purpose. So if its use was not
 //! measured, the workload's own limit is the likelier cause.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
+use super::verdict::Case;
 use crate::{
     faults::kubelet::OUT_OF_MEMORY,
     values::{
-        Accounting, Attempt, AttemptUsage, Container, Ending, Name, Outcome, Pod, Reason,
+        Accounting, Attempt, AttemptUsage, Container, Ending, KillCause, Name, Outcome, Pod, Reason,
         resources::{Amount, MEMORY, Share},
     },
 };
@@ -44,6 +49,8 @@ pub(crate) struct Kills<'a> {
     pub(crate) made_progress: bool,
     /// True if a container of this one ended by SIGKILL, and the kubelet does not say that it was for memory.
     pub(crate) unmarked: bool,
+    /// Why the containers of this one were killed that the kubelet calls killed for memory; none as long as nobody says.
+    pub(crate) cause: Option<KillCause>,
 }
 
 impl<'a> Kills<'a> {
@@ -51,6 +58,48 @@ impl<'a> Kills<'a> {
     pub(crate) fn counted(&self) -> &'a [Name] {
         if self.made_progress && !self.unmarked { &[] } else { self.before }
     }
+
+    /// True if the kernel's counters say who is to blame. Then nothing has to be guessed from how often it happened.
+    pub(crate) fn is_explained(&self) -> bool {
+        matches!(self.cause, Some(KillCause::Limit | KillCause::Node))
+    }
+}
+
+/// The pods of an attempt of which the kubelet says that a container was killed for memory.
+fn killed<'a>(
+    pods: impl IntoIterator<Item = &'a Arc<Pod>>,
+    attempt: &Attempt,
+) -> impl Iterator<Item = &'a Arc<Pod>> {
+    let number = attempt.number;
+    pods.into_iter().filter(move |pod| {
+        let is_marked = matches!(&pod.container, Container::Ended { reason, .. } if reason == OUT_OF_MEMORY);
+        is_marked && pod.is_of(number)
+    })
+}
+
+/// Why containers of these pods of an attempt were killed for memory. One that reached its own limit is the cause for a whole
+/// gang; that the nodes are takes an answer about each.
+pub(super) fn cause<'a>(
+    pods: impl IntoIterator<Item = &'a Arc<Pod>>,
+    attempt: &Attempt,
+    killed_by: &BTreeMap<Name, KillCause>,
+) -> Option<KillCause> {
+    let causes: Vec<_> = killed(pods, attempt).map(|pod| killed_by.get(&pod.uid).copied()).collect();
+    let [limit, node, unknown] = [KillCause::Limit, KillCause::Node, KillCause::Unknown].map(Some);
+    match causes.as_slice() {
+        [] => None,
+        causes if causes.contains(&limit) => limit,
+        causes if causes.contains(&None) => None,
+        causes if causes.contains(&unknown) => unknown,
+        _ => node,
+    }
+}
+
+/// True if the agent of a node may still say why a container was killed for memory.
+pub(super) fn may_be_explained(case: &Case<'_>) -> bool {
+    let mut unexplained =
+        killed(case.pods.values(), case.attempt).filter(|pod| !case.killed_by.contains_key(&pod.uid));
+    unexplained.any(|pod| pod.node.as_ref().is_some_and(|node| case.node_agents.contains(node)))
 }
 
 /// True if a container of these pods of an attempt ended by SIGKILL, and the kubelet does not say that it was for memory.
@@ -69,6 +118,20 @@ pub(crate) fn judge(
     kills: Kills<'_>,
     ending: Ending,
 ) -> Ending {
+    match kills.cause.filter(|_| ending.reason == Reason::OOMKilled) {
+        Some(KillCause::Limit) => {
+            let message = format!("{} (the kernel's counters say that it reached the limit)", ending.message);
+            return Ending { message, ..ending };
+        }
+        Some(KillCause::Node) => {
+            let message = format!(
+                "{}: the container was killed, and the kernel's counters say that it had not reached its limit",
+                had_none_left(attempt)
+            );
+            return Ending::new(Outcome::Interrupted, Reason::NodeOutOfMemory, message);
+        }
+        Some(KillCause::Unknown) | None => {}
+    }
     // Of a gang only the sum of all pods is known, which says nothing about the one that was killed.
     let is_of_the_pod =
         |usage: &&AttemptUsage| usage.attempt == attempt.number && attempt.demand.pod_count == 1;
@@ -102,16 +165,20 @@ pub(crate) fn judge(
         || "what it used was not measured".to_owned(),
         |used| format!("it was measured to use {} of its {}", Amount(MEMORY, used), Amount(MEMORY, limit)),
     );
-    let name = node.map_or("of its pod", |name| name);
     let message = if ending.reason == Reason::OOMKilled {
-        format!("node {name} had no memory left: the container was killed, and {used}")
+        format!("{}: the container was killed, and {used}", had_none_left(attempt))
     } else {
+        let name = node.map_or("of its pod", |name| name);
         format!(
             "node {name} probably had no memory left: SIGKILL ended the container although nobody had deleted its pod, and \
              {used}"
         )
     };
     Ending::new(Outcome::Interrupted, Reason::NodeOutOfMemory, message)
+}
+
+fn had_none_left(attempt: &Attempt) -> String {
+    format!("node {} had no memory left", node(attempt).map_or("of its pod", |name| name))
 }
 
 /// Where an attempt ran; of a gang that ran on several nodes, one of them.
@@ -128,11 +195,11 @@ pub(crate) fn with(nodes: &[Name], node: Option<&Name>) -> Vec<Name> {
 mod tests {
     use super::*;
     use crate::{
-        fixtures::{at, sj},
+        fixtures::{at, pod, sj},
         values::{Demand, Figures},
     };
 
-    const FIRST: Kills<'_> = Kills { before: &[], made_progress: false, unmarked: false };
+    const FIRST: Kills<'_> = Kills { before: &[], made_progress: false, unmarked: false, cause: None };
 
     fn attempt(accounting: Accounting) -> Attempt {
         let demand = sj("a").asking(1000).spec.unwrap().demand;
@@ -254,5 +321,59 @@ mod tests {
         let ending = judge(&supervised, Some(&using(&supervised, 50)), kills, ended_by_sigkill());
         assert_eq!(ending.reason, Reason::NodeOutOfMemory, "it is the first to go");
         assert_eq!(judge(&supervised, None, kills, ended_by_sigkill()), ended_by_sigkill());
+    }
+
+    #[test]
+    fn the_kernels_counters_decide_whatever_was_measured_and_however_often_it_happened() {
+        let by = |cause| Kills { cause: Some(cause), ..FIRST };
+        for accounting in [Accounting::Usage, Accounting::Requests] {
+            let attempt = attempt(accounting);
+            let ending = judge(&attempt, Some(&using(&attempt, 50)), by(KillCause::Limit), killed());
+            assert_eq!((ending.outcome, ending.reason), (Outcome::Failed, Reason::OOMKilled));
+            assert!(ending.message.ends_with("(the kernel's counters say that it reached the limit)"));
+            let before: Vec<Name> = vec!["n1".into(); 9];
+            let kills = Kills { before: &before, ..by(KillCause::Node) };
+            let ending = judge(&attempt, Some(&using(&attempt, 100)), kills, killed());
+            assert_eq!((ending.outcome, ending.reason), (Outcome::Interrupted, Reason::NodeOutOfMemory));
+            let known = judge(&attempt, None, by(KillCause::Unknown), killed());
+            assert_eq!(known, judge(&attempt, None, FIRST, killed()), "as if nobody had said anything");
+            // Of another container of the pod.
+            let other = Ending::failed(Reason::ContainerFailed, "exit code 1".to_owned());
+            assert_eq!(judge(&attempt, None, by(KillCause::Node), other.clone()), other);
+        }
+    }
+
+    #[test]
+    fn of_several_pods_a_limit_counts_first_and_a_node_only_if_it_is_said_of_all() {
+        use KillCause::{Limit, Node, Unknown};
+        let pods: Vec<Arc<Pod>> = (0..3)
+            .map(|index| {
+                let ended = Container::Ended {
+                    exit_code: SIGKILL,
+                    reason: OUT_OF_MEMORY.to_owned(),
+                    message: String::new(),
+                    time: None,
+                    started: true,
+                };
+                let container = if index == 2 { Container::Running } else { ended };
+                Arc::new(Pod { container, ..pod(&format!("a-{index}"), 100).of("uid-of-a", 1) })
+            })
+            .collect();
+        let attempt = attempt(Accounting::Requests);
+        for (said, expected) in [
+            ([None, None], None),
+            ([Some(Node), None], None),
+            ([Some(Node), Some(Node)], Some(Node)),
+            ([Some(Node), Some(Unknown)], Some(Unknown)),
+            ([None, Some(Limit)], Some(Limit)),
+            ([Some(Limit), Some(Node)], Some(Limit)),
+        ] {
+            let killed_by = pods.iter().zip(said).filter_map(|(pod, cause)| Some((pod.uid.clone(), cause?)));
+            assert_eq!(cause(&pods, &attempt, &killed_by.collect()), expected, "{said:?}");
+        }
+        assert_eq!(cause(&pods[2..], &attempt, &BTreeMap::new()), None, "it runs");
+        let another = Attempt { number: 2, ..attempt };
+        let killed_by = BTreeMap::from([(pods[0].uid.clone(), Limit)]);
+        assert_eq!(cause(&pods, &another, &killed_by), None, "of an earlier attempt");
     }
 }

@@ -209,11 +209,10 @@ fn interrupt(
         if made_progress { 1 } else { status.interruptions_in_a_row.saturating_add(1) };
     let before = std::mem::take(&mut status.out_of_memory_nodes);
     let unmarked = out_of_memory::is_unmarked(known.pods.values(), &attempt);
-    status.out_of_memory_nodes = match ending.reason == Reason::NodeOutOfMemory {
-        true => {
-            let kills = Kills { before: &before, made_progress, unmarked };
-            out_of_memory::with(kills.counted(), out_of_memory::node(&attempt))
-        }
+    let cause = out_of_memory::cause(known.pods.values(), &attempt, &known.memory.killed_by);
+    let kills = Kills { before: &before, made_progress, unmarked, cause };
+    status.out_of_memory_nodes = match ending.reason == Reason::NodeOutOfMemory && !kills.is_explained() {
+        true => out_of_memory::with(kills.counted(), out_of_memory::node(&attempt)),
         false if made_progress => Vec::new(),
         false => before,
     };

@@ -17,7 +17,10 @@
 //! seconds, and the node itself is called not ready only after a grace period. So the exit code of one pod counts once
 //! every peer has ended, or once [`NODE_GRACE`] has passed in which the nodes of all peers stayed ready.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -29,8 +32,8 @@ use crate::{
         supervisor,
     },
     values::{
-        Attempt, AttemptUsage, Container, Disruption, Ending, Job, Name, Outcome, Pod, PodPhase, Reason,
-        later, tells_of_loss,
+        Attempt, AttemptUsage, Container, Disruption, Ending, Job, KillCause, Name, Outcome, Pod, PodPhase,
+        Reason, later, tells_of_loss,
     },
 };
 
@@ -88,6 +91,10 @@ pub struct Case<'a> {
     pub out_of_memory_nodes: &'a [Name],
     /// True if it ran for a whole `interruptionAfter`.
     pub made_progress: bool,
+    /// Why containers were killed for memory, by the UIDs of their pods, as the agents of the nodes say.
+    pub killed_by: &'a BTreeMap<Name, KillCause>,
+    /// The nodes whose agent is live.
+    pub node_agents: &'a BTreeSet<Name>,
     /// The time.
     pub now: Timestamp,
 }
@@ -152,7 +159,14 @@ fn of_failures(case: &Case<'_>) -> Option<Verdict> {
         before: case.out_of_memory_nodes,
         made_progress: case.made_progress,
         unmarked: out_of_memory::is_unmarked(pods.values(), attempt),
+        cause: out_of_memory::cause(pods.values(), attempt, case.killed_by),
     };
+    if ending.reason == Reason::OOMKilled && out_of_memory::may_be_explained(case) {
+        let until = later(evidence.failure_seen().unwrap_or(case.now), KillCause::ANSWERED_WITHIN);
+        if case.now < until {
+            return Some(Verdict::OpenUntil(until));
+        }
+    }
     let mut ending = out_of_memory::judge(attempt, case.usage, kills, ending);
     if ending.outcome == Outcome::Interrupted {
         // The kubelet may not know any more whether the container that it lost had started.

@@ -3,8 +3,8 @@
 //!
 //! Harm is an ordinary pod that the kubelet evicted for lack of memory, or an ordinary container that was killed because its node
 //! had no memory left, while pods of ScavengerJobs were there. A container that outgrew its own limit is no harm: it would have
-//! been killed on an empty node, and in a large cluster some pod always is. The Kubernetes API does not distinguish the two;
-//! what was measured of the node does ([`cause`]).
+//! been killed on an empty node, and in a large cluster some pod always is. The Kubernetes API does not distinguish the two:
+//! the agent of the node does (`kills.rs`), or else what was measured of the node ([`cause`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,7 +14,7 @@ use crate::{
     backoff::timed::{Rule, Timed},
     faults::kubelet::is_evicted_for_memory,
     values::{
-        Harm, Key, Name, Node, Pod, Settings, earlier, later,
+        Harm, Key, KillCause, Name, Node, Pod, Settings, earlier, later,
         resources::{MEMORY, Share},
     },
 };
@@ -34,6 +34,9 @@ const KEPT: SignedDuration = SignedDuration::from_mins(5);
 /// A node was short of memory if it used more than its `interruptThreshold` without this share of its memory: between two samples
 /// it may have used more than in either.
 const NEAR: f64 = 0.1;
+
+/// What happened to a pod that lost a container.
+const KILLED: &str = "a container of it was killed for memory";
 
 /// The nodes on which accounting Usage did harm.
 #[derive(Debug)]
@@ -129,9 +132,16 @@ impl Breaker {
         self.unjudged.clear();
     }
 
-    /// Looks at a version of an ordinary pod. `is_shared` says whether a ScavengerJob is on its node now. Returns the node if that
-    /// is counted by requests from now on; what killed a container is judged later ([`Self::judge`]).
-    pub(crate) fn see(&mut self, pod: &Pod, is_shared: bool, now: Timestamp) -> Option<Name> {
+    /// Looks at a version of an ordinary pod. `is_shared` says whether a ScavengerJob is on its node now, `said` what killed its
+    /// container, as far as the agent of the node has said so. Returns the node if that is counted by requests from now on;
+    /// without an answer what killed a container is judged later ([`Self::judge`]).
+    pub(crate) fn see(
+        &mut self,
+        pod: &Pod,
+        is_shared: bool,
+        said: Option<KillCause>,
+        now: Timestamp,
+    ) -> Option<Name> {
         let began = *self.began.get_or_insert(now);
         let node = pod.node.as_ref()?;
         let evicted = pod.status_reason.as_ref();
@@ -153,11 +163,20 @@ impl Breaker {
         if !is_news || !(is_shared || was_shared()) {
             return None;
         }
-        if is_killed {
-            self.unjudged.push(Kill { pod: pod.key.clone(), node: node.clone(), time });
-            return None;
+        match said.filter(|_| is_killed) {
+            Some(KillCause::Limit) => {
+                self.own_limits += 1;
+                return None;
+            }
+            Some(KillCause::Node) => self.trip(node, &pod.key, KILLED, now),
+            None | Some(KillCause::Unknown) if is_killed => {
+                self.unjudged.push(Kill { pod: pod.key.clone(), node: node.clone(), time });
+                return None;
+            }
+            None | Some(KillCause::Unknown) => {
+                self.trip(node, &pod.key, "the kubelet evicted it for lack of memory", now);
+            }
         }
-        self.trip(node, &pod.key, "the kubelet evicted it for lack of memory", now);
         Some(node.clone())
     }
 
@@ -176,7 +195,7 @@ impl Breaker {
                 None => self.unjudged.push(kill),
                 Some(Cause::OwnLimit) => self.own_limits += 1,
                 Some(Cause::Node) => {
-                    self.trip(&kill.node, &kill.pod, "a container of it was killed for memory", now);
+                    self.trip(&kill.node, &kill.pod, KILLED, now);
                     tripped.push(kill.node);
                 }
             }
@@ -187,6 +206,12 @@ impl Breaker {
     fn trip(&mut self, node: &Name, pod: &Key, what: &str, now: Timestamp) {
         let why = || format!("ordinary pod {pod}: {what} while ScavengerJobs were on the node");
         self.open.begin(node.clone(), now, |_| why());
+    }
+
+    /// True if the newest kill of a pod was looked at before.
+    pub(super) fn has_judged(&self, pod: &Pod) -> bool {
+        let counted = self.counted.get(&pod.key);
+        counted.is_some_and(|counted| pod.out_of_memory.is_some_and(|time| time <= *counted))
     }
 
     pub(crate) fn forget_node(&mut self, node: &Name) {
@@ -263,23 +288,23 @@ mod tests {
     #[test]
     fn a_kill_counts_however_late_it_is_shown_and_only_once() {
         let mut breaker = Breaker::default();
-        breaker.see(&killed("web", None), true, at(1000));
-        breaker.see(&killed("old", Some(900)), true, at(1000));
+        breaker.see(&killed("web", None), true, None, at(1000));
+        breaker.see(&killed("old", Some(900)), true, None, at(1000));
         assert!(!trips(&mut breaker, 1200), "before this planner was there");
         // The kubelet has no memory either: it is shown two minutes later, and nobody measured.
-        breaker.see(&killed("web", Some(2000)), true, at(2120));
+        breaker.see(&killed("web", Some(2000)), true, None, at(2120));
         assert!(trips(&mut breaker, 2120));
-        breaker.see(&killed("web", Some(2000)), true, at(2130));
-        breaker.see(&killed("old", Some(900)), true, at(2140));
+        breaker.see(&killed("web", Some(2000)), true, None, at(2130));
+        breaker.see(&killed("old", Some(900)), true, None, at(2140));
         assert!(!trips(&mut breaker, 2400));
     }
 
     #[test]
     fn a_clock_that_is_ahead_hides_no_kill() {
         let mut breaker = Breaker::default();
-        breaker.see(&killed("web", None), true, at(1000));
+        breaker.see(&killed("web", None), true, None, at(1000));
         breaker.shared(&"n1".into(), at(1990));
-        breaker.see(&killed("web", Some(2300)), false, at(2000));
+        breaker.see(&killed("web", Some(2300)), false, None, at(2000));
         assert_eq!(breaker.wake_at(), Some(at(2120)));
         assert!(trips(&mut breaker, 2120));
     }
@@ -299,8 +324,8 @@ mod tests {
             (vec![(110, 8000)], 120, false),
         ] {
             let mut breaker = Breaker::default();
-            breaker.see(&killed("web", None), true, at(1000));
-            breaker.see(&killed("web", Some(2000)), true, at(2000));
+            breaker.see(&killed("web", None), true, None, at(1000));
+            breaker.see(&killed("web", Some(2000)), true, None, at(2000));
             for (second, mib) in &samples {
                 breaker.measured(&"n1".into(), at(2000 + second), mib << 20);
             }
@@ -317,5 +342,21 @@ mod tests {
             breaker.measured(&"n1".into(), at(0) + seconds(15 * step), 1);
         }
         assert_eq!(breaker.samples.values().map(VecDeque::len).collect::<Vec<_>>(), [21]);
+    }
+
+    #[test]
+    fn what_the_agent_of_the_node_says_needs_no_samples() {
+        let mut breaker = Breaker::default();
+        let see = |breaker: &mut Breaker, pod: &Pod, said, now| breaker.see(pod, true, said, at(now));
+        see(&mut breaker, &killed("web", None), None, 1000);
+        let kill = killed("web", Some(2000));
+        assert_eq!(see(&mut breaker, &kill, Some(KillCause::Limit), 2001), None);
+        assert!(breaker.has_judged(&kill), "once is enough");
+        assert!(!trips(&mut breaker, 2300));
+        let again = killed("web", Some(3000));
+        assert!(!breaker.has_judged(&again));
+        assert_eq!(see(&mut breaker, &again, Some(KillCause::Node), 3001), Some("n1".into()));
+        assert_eq!(see(&mut breaker, &killed("api", Some(3000)), Some(KillCause::Unknown), 3001), None);
+        assert!(trips(&mut breaker, 3120), "nobody measured either");
     }
 }

@@ -19,11 +19,13 @@
 //! What is known is handed on to the next planner (`report.rs`).
 //!
 //! A node without memory on which an ordinary container was killed, or an ordinary pod evicted, while ScavengerJobs were there is
-//! counted by requests for a day (`breaker.rs`).
+//! counted by requests for a day (`breaker.rs`). Where the node has an agent, that is asked first why the container was killed
+//! (`kills.rs`).
 
 mod breaker;
 mod dry_run;
 mod histogram;
+mod kills;
 mod pods;
 mod report;
 
@@ -34,13 +36,14 @@ use jiff::{SignedDuration, Timestamp};
 use crate::{
     capacity::{Account, Capacity, ScavengerPod, compute},
     values::{
-        Key, Name, Node, Pod, PodUsage, RememberedNode, Settings, Usage, UsageRules, earlier, later,
+        Key, Name, Node, PodUsage, RememberedNode, Settings, Usage, UsageRules, earlier, later,
         resources::{MEMORY, Resources},
     },
 };
 use breaker::Breaker;
 use dry_run::CpuOfNode;
 use histogram::Histogram;
+use kills::Kills;
 use pods::{OrdinaryPods, ScavengerPods};
 
 pub use dry_run::DryRun;
@@ -77,6 +80,9 @@ pub(crate) struct NodeUse {
     ordinary: OrdinaryPods,
     scavengers: ScavengerPods,
     breaker: Breaker,
+    kills: Kills,
+    /// The nodes whose agent is live.
+    agents: BTreeSet<Name>,
     dry_run: DryRun,
     /// Nodes to be looked at again.
     dirty: BTreeSet<Name>,
@@ -237,17 +243,8 @@ impl NodeUse {
         self.dirty.remove(node);
         self.dry_run.forget(node);
         self.breaker.forget_node(node);
+        self.kills.forget_node(node);
         self.scavengers.forget_node(node);
-    }
-
-    /// Takes in a version of an ordinary pod. `is_shared` says whether ScavengerJobs are on its node.
-    pub(crate) fn see_ordinary(&mut self, pod: &Pod, is_shared: bool, now: Timestamp) {
-        self.dirty.extend(self.breaker.see(pod, is_shared, now));
-        if pod.phase.is_terminal() {
-            self.dirty.extend(self.ordinary.remove(&pod.key));
-        } else {
-            self.dirty.extend(self.ordinary.set(pod, now));
-        }
     }
 
     /// A pod of a ScavengerJob has ended, or is gone: what it held on its node.
@@ -257,7 +254,10 @@ impl NodeUse {
     }
 
     /// A pod is gone.
-    pub(crate) fn forget_pod(&mut self, pod: &Key) {
+    pub(crate) fn forget_pod(&mut self, pod: &Key, now: Timestamp) {
+        if let Some(kill) = self.kills.take(pod) {
+            self.judge(&kill, None, now);
+        }
         self.breaker.forget(pod);
         self.scavengers.forget(pod);
         self.dirty.extend(self.ordinary.remove(pod));
@@ -326,6 +326,9 @@ impl NodeUse {
         let due = self.timers.iter().take_while(|(time, _)| *time <= now);
         self.dirty.extend(due.map(|(_, name)| name.clone()));
         self.dirty.extend(self.breaker.close(now));
+        for kill in self.kills.take_unexplained(now) {
+            self.judge(&kill, None, now);
+        }
         self.dirty.extend(self.breaker.judge(settings, |name| Some(capacity.node(name)?.node), now));
         let mut lacking = Vec::new();
         for name in std::mem::take(&mut self.dirty) {
@@ -348,7 +351,8 @@ impl NodeUse {
 
     /// When some node is to be looked at although nothing is seen of it.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
-        earlier(self.timers.first().map(|(time, _)| *time), self.breaker.wake_at())
+        let due = earlier(self.timers.first().map(|(time, _)| *time), self.breaker.wake_at());
+        earlier(due, self.kills.wake_at())
     }
 
     /// Counts a node by use.

@@ -89,6 +89,7 @@ impl Planner {
             no_supervisor: self.supervisors.why_without(&key.namespace, now),
             has_news: tracked.has_news(),
             is_heard: tracked.is_heard(),
+            node_agents: self.node_use.agents(),
             written: tracked.reported.time,
             order: tracked.ordered(),
             settings: self.settings.as_ref().map_err(String::as_str),

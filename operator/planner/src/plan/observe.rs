@@ -10,7 +10,8 @@ use crate::{
     capacity::Closed,
     facts::seen::SeenPod,
     values::{
-        Access, Key, LiveReport, Name, Node, Observation, Phase, Pod, PodUsage, ScavengerJob, Settings,
+        Access, Key, KillReport, LiveReport, Name, Node, Observation, Phase, Pod, PodUsage, ScavengerJob,
+        Settings,
     },
 };
 
@@ -32,11 +33,11 @@ impl Planner {
             Observation::Pod(pod) => self.watch_pod(pod, now),
             Observation::PodGone(key) => {
                 self.note_end(&key, now);
-                self.forget_pod(&key);
+                self.forget_pod(&key, now);
             }
             Observation::PodsRelisted => {
                 for pod in self.seen.relist_pods() {
-                    self.forget_pod(&pod);
+                    self.forget_pod(&pod, now);
                 }
             }
             Observation::Node(node) => self.see_node(node),
@@ -89,6 +90,8 @@ impl Planner {
                 self.node_use.recall(*remembered, now);
             }
             Observation::Report(report) => self.see_report(&report, now),
+            Observation::Kill(kill) => self.see_kill(kill, now),
+            Observation::NodeAgents(nodes) => self.node_use.set_agents(nodes),
             Observation::Pool(settings) => self.set_settings(*settings, now),
             Observation::Done(result) => self.done(result),
         }
@@ -274,8 +277,8 @@ impl Planner {
         self.node_use.see_ordinary(pod, shares, now);
     }
 
-    pub(crate) fn forget_pod(&mut self, key: &Key) {
-        self.node_use.forget_pod(key);
+    pub(crate) fn forget_pod(&mut self, key: &Key, now: Timestamp) {
+        self.node_use.forget_pod(key, now);
         self.causes.pending_pods.forget(key);
         self.causes.pending_resizes.forget(key);
         self.capacity.remove_pod(key);
@@ -290,6 +293,17 @@ impl Planner {
         let Some(tracked) = self.seen.get_mut(&key) else { return };
         tracked.report(index, report, now);
         self.agenda.add(key);
+    }
+
+    /// Takes in why a container was killed for memory: of a pod of an active attempt, or of an ordinary pod.
+    fn see_kill(&mut self, kill: KillReport, now: Timestamp) {
+        let Some(key) = self.seen.worker_with(&kill.pod, &kill.uid) else {
+            return self.node_use.see_kill(&kill, now);
+        };
+        if let Some(tracked) = self.seen.get_mut(&key) {
+            tracked.memory.killed_by.insert(kill.uid, kill.cause);
+            self.agenda.add(key);
+        }
     }
 
     /// Takes in what pods of ScavengerJobs use. Those that are not of an active attempt count for nobody, and an attempt of

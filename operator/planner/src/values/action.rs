@@ -1,13 +1,13 @@
 //! Values in and out: what was seen, what is to be done, which of it goes next while more waits than is carried out at the same
 //! time, and what became of it. Nothing is left to choose for those who carry it out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Access, Attempt, ByUse, Confinement, Job, Key, LiveReport, Name, Node, Pod, PodUsage, Reason,
+    Access, Attempt, ByUse, Confinement, Job, Key, KillReport, LiveReport, Name, Node, Pod, PodUsage, Reason,
     RememberedUse, RuntimeClass, ScavengerJob, ScavengerJobStatus, Settings, Supervisor, Usage, Volume,
 };
 
@@ -312,6 +312,10 @@ pub enum Observation {
     RememberedUse(Box<RememberedUse>),
     /// The supervisor of a pod reports.
     Report(LiveReport),
+    /// The agent of a node says why a container was killed for memory.
+    Kill(KillReport),
+    /// The nodes whose agent is live.
+    NodeAgents(BTreeSet<Name>),
     /// The pool's settings, or why nothing can be admitted.
     Pool(Box<Result<Settings, String>>),
     /// An action was carried out, or was not.

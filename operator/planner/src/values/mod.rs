@@ -23,9 +23,9 @@ pub use placement::{
 pub(crate) use pod::tells_of_loss;
 pub use pod::{Container, Pod, PodPhase, Refused};
 pub use reports::{
-    Accounting, AttemptUsage, ByUse, CheckpointRequest, EndReport, Figures, Harm, LiveReport, Measured,
-    ObservedSaves, PodUsage, Rank, RememberedNode, RememberedUse, Stop, Supervised, Supervision,
-    SupervisionSpec, Supervisor, UsageRules,
+    Accounting, AttemptUsage, ByUse, CheckpointRequest, EndReport, Figures, Harm, KillCause, KillReport,
+    LiveReport, Measured, ObservedSaves, PodUsage, Rank, RememberedNode, RememberedUse, Stop, Supervised,
+    Supervision, SupervisionSpec, Supervisor, UsageRules,
 };
 pub use scavenger_job::{
     Admitted, Attempt, AttemptNode, Controls, Demand, Disruption, Ending, Explanation, HISTORY, Job, Runtime,

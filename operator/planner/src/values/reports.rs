@@ -124,6 +124,45 @@ pub struct LiveReport {
     pub progress: Option<f64>,
 }
 
+/// Why the kernel killed a container for memory, as the agent of its node reads in the counters of the pod's cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum KillCause {
+    /// The container, or its pod, reached its own limit.
+    Limit,
+    /// The node had no memory left.
+    Node,
+    /// The counters do not say: they were gone, or the kernel has none.
+    Unknown,
+}
+
+impl KillCause {
+    /// So long the agent of a node is waited for. It answers within a second, unless it is just being replaced.
+    pub const ANSWERED_WITHIN: SignedDuration = SignedDuration::from_secs(15);
+}
+
+/// What the agent of a node says about one kill. The endpoint that receives it knows the node by the agent's token, and that
+/// the pod is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KillReport {
+    /// Namespace and name of the pod.
+    pub pod: Key,
+    /// UID of the pod.
+    pub uid: Name,
+    /// When the container ended, as the pod's status says: an answer about an earlier kill is void.
+    pub time: Timestamp,
+    /// Why it was killed.
+    pub cause: KillCause,
+}
+
+impl KillReport {
+    /// True if an agent may still know of a kill of this time, which is by the clock of its node. Older ones are those that a
+    /// planner sees when it begins.
+    #[must_use]
+    pub fn is_recent(time: Timestamp, now: Timestamp) -> bool {
+        now.duration_since(time).abs() <= SignedDuration::from_mins(5)
+    }
+}
+
 /// What the supervisor of one pod left when its workload had ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct EndReport {

@@ -1,6 +1,9 @@
 //! How a life ends.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use scavenger_planner::{
     action::Task,
@@ -427,6 +430,8 @@ fn a_tie_is_no_failure_whatever_the_phase_of_the_pod() {
             usage: None,
             out_of_memory_nodes: &[],
             made_progress: false,
+            killed_by: &BTreeMap::new(),
+            node_agents: &BTreeSet::new(),
             now: at(9),
         });
         let Verdict::Ended(ending) = verdict else { panic!("{verdict:?}") };

@@ -30,7 +30,7 @@ impl Played {
     }
 
     /// An agent's request, and its answer when it comes.
-    fn ask(&self, token: &str, version: &str) -> tokio::task::JoinHandle<Response<Full<Bytes>>> {
+    pub(super) fn ask(&self, token: &str, version: &str) -> tokio::task::JoinHandle<Response<Full<Bytes>>> {
         let mut asked = request(token, &format!("{{\"version\":\"{version}\"}}"));
         *asked.uri_mut() = node_agent::PATH.parse().unwrap();
         let desk = Arc::clone(&self.desk);
@@ -38,12 +38,12 @@ impl Played {
     }
 
     pub(super) fn sees(&self, observation: &Observation) {
-        self.link.nodes.see(observation);
-        self.link.nodes.publish();
+        self.link.nodes.see(observation, self.time.now());
+        self.link.nodes.publish(self.time.now());
     }
 }
 
-async fn pods(answer: Response<Full<Bytes>>) -> NodePods {
+pub(super) async fn pods(answer: Response<Full<Bytes>>) -> NodePods {
     assert_eq!(answer.status(), 200);
     serde_json::from_str(&text(answer).await).unwrap()
 }
@@ -83,7 +83,7 @@ async fn an_agent_hears_at_once_what_is_new_and_waits_for_the_next() {
 #[tokio::test(start_paused = true)]
 async fn of_one_node_one_request_is_held() {
     let played = Played::new();
-    played.link.nodes.publish();
+    played.link.nodes.publish(played.time.now());
     let token = played.agent("n1");
     let version = pods(played.ask(&token, "").await.unwrap()).await.version;
     let older = played.ask(&token, &version);
@@ -109,7 +109,7 @@ async fn a_replica_that_cannot_know_releases_every_agent() {
     let played = Played::new();
     let token = played.agent("n1");
     assert_eq!(played.ask(&token, "").await.unwrap().status(), 421, "the pods are not known yet");
-    played.link.nodes.publish();
+    played.link.nodes.publish(played.time.now());
     let version = pods(played.ask(&token, "").await.unwrap()).await.version;
     let status = async |held: tokio::task::JoinHandle<Response<Full<Bytes>>>| {
         let began = Instant::now();
@@ -123,7 +123,7 @@ async fn a_replica_that_cannot_know_releases_every_agent() {
     assert_eq!(status(held).await, (421, true));
     // Another replica leads.
     played.link.requests.ask(std::iter::empty());
-    played.link.nodes.publish();
+    played.link.nodes.publish(played.time.now());
     let held = played.ask(&token, &version);
     tokio::time::sleep(Duration::from_secs(2)).await;
     played.leadership.send_replace(Leadership::Lost);
@@ -139,7 +139,7 @@ async fn a_replica_that_cannot_know_releases_every_agent() {
 #[tokio::test(start_paused = true)]
 async fn a_token_is_good_for_one_of_the_two_alone() {
     let mut played = Played::new();
-    played.link.nodes.publish();
+    played.link.nodes.publish(played.time.now());
     let (agent, supervisor) = (played.agent("n1"), played.time.token("water-1-x"));
     assert_eq!(played.ask(&supervisor, "").await.unwrap().status(), 401);
     assert_eq!(played.status(&agent, BODY).await, 401);
@@ -152,7 +152,7 @@ async fn a_token_is_good_for_one_of_the_two_alone() {
 #[tokio::test(start_paused = true)]
 async fn an_agent_may_name_all_pods_of_a_full_node_and_no_book() {
     let played = Played::new();
-    played.link.nodes.publish();
+    played.link.nodes.publish(played.time.now());
     let token = played.agent("n1");
     let status = async |count: usize| {
         let uids = vec!["00000000-0000-0000-0000-000000000000"; count];

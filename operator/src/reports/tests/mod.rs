@@ -4,6 +4,7 @@ mod agents;
 mod api;
 mod certificates;
 mod flood;
+mod kills;
 mod requests;
 mod wire;
 

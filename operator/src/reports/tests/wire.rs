@@ -127,7 +127,7 @@ async fn a_supervisor_reports_and_is_asked_for_a_checkpoint() {
 async fn an_agent_asks_and_waits_beside_supervisors() {
     let served = Served::start().await;
     served.write("agent", &served.played.agent("n1"));
-    served.played.link.nodes.publish();
+    served.played.link.nodes.publish(served.played.time.now());
     let first = served.ask("").await.unwrap();
     assert_eq!((format!("{:?}", first.outcome), &first.problem), ("Taken".to_owned(), &None));
     let none = first.answer.unwrap();

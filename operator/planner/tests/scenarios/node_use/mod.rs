@@ -11,6 +11,7 @@ use scavenger_simulator::{Cluster, Workload};
 
 use super::{attempt, outcome, work};
 
+mod agents;
 mod breaker;
 mod checkpoints;
 mod dry_run;
