@@ -28,7 +28,7 @@ use scavenger_e2e::{
     metrics::Metrics,
     node_agent::{self, agents, is_ready},
     postgres::NAMESPACE,
-    room::status,
+    room::{pools, status},
     run,
     world::{counter_beside, ordinary_pod, until},
 };
@@ -237,6 +237,11 @@ async fn is_explained(world: &World, uid: &str) -> Result<()> {
 
 async fn kills(world: &World) -> Result<()> {
     node_agent::on_the_node(world, true).await?;
+    until("the pool's status counts the agent", || async {
+        let pool = pools(world).get(names::DEFAULT_POOL).await?;
+        Ok(pool.status.and_then(|status| status.node_agents).filter(|agents| agents.live == 1).map(drop))
+    })
+    .await?;
     let before = Metrics::read(world).await?;
     world.create::<ScavengerJob>(outgrows("own-limit")).await?;
     // Soon it is gone with its Job.

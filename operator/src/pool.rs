@@ -13,7 +13,7 @@ use scavenger_planner::{
 use scavenger_schema::{
     quantity::{format_bytes, format_milli},
     scavenger_job::Quantity,
-    scavenger_pool::{DryRunStatus, Queue, ScavengerPoolStatus, UsageStatus},
+    scavenger_pool::{DryRunStatus, NodeAgentsStatus, Queue, ScavengerPoolStatus, UsageStatus},
 };
 use scavenger_vocabulary::pool_condition::{MEMORY_MEASURED, READY, SUPERVISOR_STARTS, UNJUDGED_PODS};
 
@@ -55,6 +55,7 @@ pub(crate) fn status(pool: &PoolReport<'_>, now: Timestamp) -> ScavengerPoolStat
         used: quantities(&pool.used),
         free: quantities(&free),
         usage: pool.usage.as_ref().map(usage),
+        node_agents: node_agents(pool),
         node_shapes: node_shapes::of(pool),
         queue: Queue {
             waiting: count(of(Phase::Waiting) + of(Phase::Interrupted)),
@@ -67,8 +68,8 @@ pub(crate) fn status(pool: &PoolReport<'_>, now: Timestamp) -> ScavengerPoolStat
     }
 }
 
-/// Nodes that the status names which the breaker has taken out.
-const TRIPPED: usize = 50;
+/// Nodes that the status names which the breaker has taken out, or whose agent is missing.
+const NODES: usize = 50;
 
 /// How nodes that are counted by use stand.
 fn usage(report: &UsageReport<'_>) -> UsageStatus {
@@ -81,7 +82,7 @@ fn usage(report: &UsageReport<'_>) -> UsageStatus {
         nodes: count(report.known),
         estimated_nodes: count(report.estimated),
         unmeasured_nodes: count(report.unmeasured),
-        tripped_nodes: report.tripped.iter().take(TRIPPED).map(|(node, ..)| node.to_string()).collect(),
+        tripped_nodes: report.tripped.iter().take(NODES).map(|(node, ..)| node.to_string()).collect(),
         requested: compute(&report.requested),
         expected: compute(&report.expected),
         held: compute(&report.held),
@@ -93,6 +94,18 @@ fn usage(report: &UsageReport<'_>) -> UsageStatus {
             })
         }),
     }
+}
+
+/// Which nodes have a live agent; none in a pool in which nobody needs to know.
+fn node_agents(pool: &PoolReport<'_>) -> Option<NodeAgentsStatus> {
+    let (live, missing): (Vec<_>, Vec<_>) = pool.nodes.iter().partition(|node| node.has_agent);
+    let usage = pool.settings.ok().and_then(|settings| settings.usage.as_deref());
+    let is_required = usage.is_some_and(|rules| rules.require_node_agent);
+    (is_required || !live.is_empty()).then(|| NodeAgentsStatus {
+        live: count(live.len()),
+        missing: count(missing.len()),
+        missing_nodes: missing.iter().take(NODES).map(|node| node.name.to_string()).collect(),
+    })
 }
 
 /// How many pods a message names.
@@ -185,4 +198,42 @@ pub(crate) fn quantities(resources: &Resources) -> BTreeMap<String, Quantity> {
             (name.to_owned(), Quantity(text))
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use scavenger_planner::{
+        Planner,
+        fixtures::{at, node, settings},
+        values::{Observation, Settings},
+    };
+
+    use super::*;
+
+    fn agents(settings: Settings, live: &[&str]) -> Option<NodeAgentsStatus> {
+        let mut planner = Planner::default();
+        planner.observe(Observation::Pool(Box::new(Ok(settings))), at(0));
+        for number in 0..60 {
+            planner.observe(Observation::Node(node(&format!("n{number:02}"), 4000)), at(0));
+        }
+        let live = live.iter().map(|name| Name::from(*name)).collect();
+        planner.observe(Observation::NodeAgents(live), at(0));
+        planner.plan(at(0));
+        status(&planner.pool_report(at(0)), at(0)).node_agents
+    }
+
+    #[test]
+    fn the_status_names_nodes_without_an_agent_where_somebody_needs_to_know() {
+        assert_eq!(agents(settings().by_use(), &[]), None);
+        let mut careful = settings().by_use();
+        careful.usage.as_mut().unwrap().require_node_agent = true;
+        let none = agents(careful.clone(), &[]).unwrap();
+        assert_eq!((none.live, none.missing, none.missing_nodes.len()), (0, 60, 50));
+        for settings in [settings(), careful] {
+            // An agent of a node that is not in the pool counts for nobody.
+            let some = agents(settings, &["n00", "n59", "elsewhere"]).unwrap();
+            assert_eq!((some.live, some.missing, some.missing_nodes.len()), (2, 58, 50));
+            assert_eq!(some.missing_nodes[0], "n01");
+        }
+    }
 }

@@ -575,6 +575,9 @@ pub struct ScavengerPoolStatus {
     /// How nodes that are counted by use stand; not given with accounting `Requests`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageStatus>,
+    /// Which nodes of the pool have a live node agent; not given while no agent is live and none is required.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_agents: Option<NodeAgentsStatus>,
     /// Nodes that are alike, with their labels and the capacity they have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
@@ -617,6 +620,21 @@ pub struct UsageStatus {
     /// What accounting `Usage` would have brought; only with `spec.usage.dryRun`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<DryRunStatus>,
+}
+
+/// Which nodes of the pool have a live node agent: one that asked the operator within the last five minutes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct NodeAgentsStatus {
+    /// How many have one.
+    pub live: i32,
+    /// How many have none.
+    pub missing: i32,
+    /// Names of those that have none: at most 50.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub missing_nodes: Vec<String>,
 }
 
 /// What accounting `Usage` would have brought if there had always been a ScavengerJob for each core that is free by use.

@@ -24,6 +24,12 @@ pub struct UsageSpec {
     #[serde(default)]
     pub dry_run: bool,
 
+    /// True if ScavengerJobs start by use only on nodes whose node agent is live: it has asked the operator within the last five
+    /// minutes. On other nodes they start by requests. What runs there by use stays. The agent makes ScavengerJobs give way to
+    /// ordinary pods on the processors, and says whose fault a kill for memory was.
+    #[serde(default)]
+    pub require_node_agent: bool,
+
     /// Labels of the nodes of the pool that are counted by use, to try it on a few first; all nodes if empty.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shapes::labels")]
@@ -89,6 +95,7 @@ impl Default for UsageSpec {
     fn default() -> Self {
         Self {
             dry_run: false,
+            require_node_agent: false,
             node_selector: BTreeMap::new(),
             static_cpu_node_selector: BTreeMap::new(),
             window: default_window(),

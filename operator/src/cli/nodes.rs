@@ -19,7 +19,7 @@ use super::{
 /// Looks at the cluster once, or at a snapshot of it. THRESHOLD is the share of cpu up to which ScavengerJobs start: of
 /// each node if the pool has groups of nodes, or else of the pool. The name of the node's group follows. USED counts the requests of all pods on the node, and what is promised
 /// to starts in flight. A node outside the pool says why it is outside. A node in the pool is `open` unless no ScavengerJob
-/// may start there now.
+/// may start there now. AGENT says whether the node agent is live, as the pool's status tells.
 #[derive(Debug, clap::Args)]
 pub(super) struct Options {
     /// Only nodes of the pool
@@ -66,6 +66,9 @@ struct Row {
     /// Millicores of cpu, bytes of memory and storage, units of anything else.
     allocatable: BTreeMap<String, i64>,
     used: BTreeMap<String, i64>,
+    /// Whether its node agent is live; not given if nobody knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node_agent: Option<bool>,
     /// Those with a pod on it that has not ended.
     scavenger_jobs: Vec<String>,
 }
@@ -113,7 +116,11 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
     let in_pool: BTreeMap<&Name, Resources> =
         pool.nodes.iter().map(|node| (node.name, node.used.clone())).collect();
     let row = |(name, node): (&Name, &&Node)| {
-        let (state, message) = state(name, &planner);
+        let (state, mut message) = state(name, &planner);
+        let node_agent = snapshot.has_node_agent(name).filter(|_| state != State::Outside);
+        if state == State::Open && node_agent == Some(false) && snapshot.requires_node_agent() {
+            message = Some(BY_REQUESTS.to_owned());
+        }
         let sums = in_pool.get(name).or_else(|| used.get(name)).cloned().unwrap_or_default();
         let owners = on.get(name).into_iter().flatten().filter_map(|uid| jobs.get(*uid));
         let mut scavenger_jobs: Vec<String> = owners.map(ToString::to_string).collect();
@@ -129,11 +136,15 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
                 .map(|settings| settings.start_thresholds_of(node).share(CPU).fraction()),
             allocatable: amounts(&node.allocatable),
             used: amounts(&sums),
+            node_agent,
             scavenger_jobs,
         }
     };
     nodes.iter().map(row).collect()
 }
+
+/// What is said of a node without a live agent in a pool that requires one.
+const BY_REQUESTS: &str = "ScavengerJobs start there by requests, because its node agent is not live";
 
 fn state(node: &Name, planner: &Planner) -> (State, Option<String>) {
     match planner.node_standing(node) {
@@ -180,11 +191,14 @@ fn lines(rows: &[Row]) -> String {
             share(MEMORY),
             share(PODS),
             others.join(", "),
+            row.node_agent.map_or("", |is_live| if is_live { "live" } else { "none" }).to_owned(),
             row.scavenger_jobs.join(" "),
         ]
     };
     let rows: Vec<_> = rows.iter().map(cells).collect();
-    table(["NODE", "STATE", "THRESHOLD", "CPU USED", "MEMORY USED", "PODS", "OTHER", "SCAVENGERJOBS"], &rows)
+    let heads =
+        ["NODE", "STATE", "THRESHOLD", "CPU USED", "MEMORY USED", "PODS", "OTHER", "AGENT", "SCAVENGERJOBS"];
+    table(heads, &rows)
 }
 
 #[cfg(test)]
@@ -234,5 +248,24 @@ mod tests {
         assert_eq!(lines[3][1], "unusable: it is cordoned");
         assert_eq!(lines[4][1..3], ["outside: it has taint control-plane:NoSchedule", "0.5 of 4 cpu"]);
         assert_eq!(rows[0].scavenger_jobs, ["lab/runs"]);
+    }
+
+    #[test]
+    fn nodes_without_a_live_agent_say_what_that_means() {
+        let mut careful = settings().by_use();
+        careful.usage.as_mut().unwrap().require_node_agent = true;
+        for (settings, expected) in
+            [(settings().by_use(), "open".to_owned()), (careful, format!("open: {BY_REQUESTS}"))]
+        {
+            let mut observations = vec![Observation::Pool(Box::new(Ok(settings)))];
+            observations.extend(["n1", "n2"].map(|name| Observation::Node(node(name, 4000))));
+            let rows = rows(&Snapshot::new(at(0), observations).with_agents(1, 1, &["n2"]));
+            assert_eq!([rows[0].node_agent, rows[1].node_agent], [Some(true), Some(false)]);
+            let text = lines(&rows);
+            let cells: Vec<Vec<&str>> = text.lines().map(|line| line.split("  ").collect()).collect();
+            let has = |row: usize, text: &str| cells[row].iter().any(|cell| cell.trim() == text);
+            assert!(has(1, "open") && has(1, "live"), "{text}");
+            assert!(has(2, &expected) && has(2, "none"), "{text}");
+        }
     }
 }

@@ -13,10 +13,15 @@ use std::{
 
 use anyhow::{Context, bail};
 use jiff::Timestamp;
-use kube::Client;
+use kube::{Client, ResourceExt as _, api::ListParams};
 use scavenger_planner::{
     Planner,
     values::{Observation, Settings},
+};
+use scavenger_program::objects::Objects;
+use scavenger_schema::{
+    names,
+    scavenger_pool::{NodeAgentsStatus, ScavengerPool},
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
@@ -86,6 +91,9 @@ impl Source {
 struct Header {
     snapshot_time: Timestamp,
     operator_version: String,
+    /// What the status of the pool says of them: they speak with the operator alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    node_agents: Option<NodeAgentsStatus>,
 }
 
 /// What a starting operator would have seen.
@@ -93,6 +101,8 @@ struct Header {
 pub(super) struct Snapshot {
     pub(super) time: Timestamp,
     observations: Vec<Observation>,
+    /// Which nodes have a live agent, if the pool's status says so.
+    pub(super) node_agents: Option<NodeAgentsStatus>,
 }
 
 impl Snapshot {
@@ -139,9 +149,15 @@ impl Snapshot {
             );
         }
         listed??;
+        let pools: Objects<ScavengerPool> = Objects::all(client.clone());
+        // With the rights that the list before took.
+        let pools =
+            pools.list(&ListParams::default()).await.context("the ScavengerPool could not be read")?;
+        let pool = pools.items.into_iter().find(|pool| pool.name_any() == names::DEFAULT_POOL);
+        let node_agents = pool.and_then(|pool| pool.status?.node_agents);
         #[expect(clippy::disallowed_methods, reason = "the edge: when the snapshot was taken")]
         let time = Timestamp::now();
-        Ok(Self { time, observations })
+        Ok(Self { time, observations, node_agents })
     }
 
     fn read(path: &Path) -> anyhow::Result<Self> {
@@ -160,12 +176,15 @@ impl Snapshot {
                 .with_context(|| format!("{} is not an observation", place(number)))?;
             observations.push(observation);
         }
-        Ok(Self { time: header.snapshot_time, observations })
+        Ok(Self { time: header.snapshot_time, observations, node_agents: header.node_agents })
     }
 
     fn write(&self, out: &mut impl Write) -> anyhow::Result<()> {
-        let header =
-            Header { snapshot_time: self.time, operator_version: env!("CARGO_PKG_VERSION").to_owned() };
+        let header = Header {
+            snapshot_time: self.time,
+            operator_version: env!("CARGO_PKG_VERSION").to_owned(),
+            node_agents: self.node_agents.clone(),
+        };
         serde_json::to_writer(&mut *out, &header)?;
         writeln!(out)?;
         for observation in &self.observations {
@@ -204,18 +223,43 @@ impl Snapshot {
     /// True if the pool counts nodes by what is used, so that a planner that has seen nothing else answers otherwise
     /// than the operator.
     fn counts_by_use(&self) -> bool {
-        let of_pool = |observation: &Observation| match observation {
-            Observation::Pool(settings) => {
-                Some(settings.as_ref().as_ref().is_ok_and(Settings::places_by_use))
-            }
+        self.settings().is_some_and(Settings::places_by_use)
+    }
+
+    /// True if ScavengerJobs start by use only where the agent of the node is live.
+    pub(super) fn requires_node_agent(&self) -> bool {
+        let rules = self.settings().and_then(|settings| settings.usage.as_deref());
+        rules.is_some_and(|rules| rules.require_node_agent)
+    }
+
+    /// The pool's settings, if they are valid.
+    fn settings(&self) -> Option<&Settings> {
+        let pool = self.observations.iter().rev().find_map(|observation| match observation {
+            Observation::Pool(settings) => Some(settings),
             _ => None,
-        };
-        self.observations.iter().rev().find_map(of_pool).unwrap_or(false)
+        })?;
+        (**pool).as_ref().ok()
+    }
+
+    /// Whether the agent of a node of the pool is live; none if the pool's status does not say.
+    pub(super) fn has_node_agent(&self, node: &str) -> Option<bool> {
+        let agents = self.node_agents.as_ref()?;
+        let is_missing = agents.missing_nodes.iter().any(|missing| missing == node);
+        // The status names some of them.
+        let are_all_named =
+            usize::try_from(agents.missing).is_ok_and(|all| all == agents.missing_nodes.len());
+        (is_missing || are_all_named).then_some(!is_missing)
     }
 
     #[cfg(test)]
     pub(super) fn new(time: Timestamp, observations: Vec<Observation>) -> Self {
-        Self { time, observations }
+        Self { time, observations, node_agents: None }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_agents(self, live: i32, missing: i32, names: &[&str]) -> Self {
+        let missing_nodes = names.iter().map(|name| (*name).to_owned()).collect();
+        Self { node_agents: Some(NodeAgentsStatus { live, missing, missing_nodes }), ..self }
     }
 
     pub(super) fn observations(&self) -> &[Observation] {
@@ -232,11 +276,11 @@ mod tests {
         let time = Timestamp::from_second(1_000).unwrap();
         let no_pool = Observation::Pool(Box::new(Err("no pool".to_owned())));
         let observations = vec![Observation::PodsRelisted, no_pool];
-        let snapshot = Snapshot { time, observations };
+        let snapshot = Snapshot::new(time, observations).with_agents(3, 1, &["n4"]);
         let file = tempfile::NamedTempFile::new().unwrap();
         snapshot.write(&mut file.as_file()).unwrap();
         let again = Snapshot::read(file.path()).unwrap();
-        assert_eq!(again.time, time);
+        assert_eq!((again.time, &again.node_agents), (time, &snapshot.node_agents));
         assert!(matches!(again.observations[0], Observation::PodsRelisted));
         let Observation::Pool(pool) = &again.observations[1] else { panic!("{again:?}") };
         assert_eq!(**pool, Err("no pool".to_owned()));
@@ -257,6 +301,16 @@ mod tests {
             rules.dry_run = true;
         }
         assert!(!said(dry_run), "it counts by requests");
+    }
+
+    #[test]
+    fn whether_a_node_has_an_agent_is_said_only_if_it_is_known() {
+        let snapshot = || Snapshot::new(Timestamp::UNIX_EPOCH, Vec::new());
+        assert_eq!(snapshot().has_node_agent("n1"), None, "none is live");
+        let all_named = snapshot().with_agents(2, 1, &["n3"]);
+        assert_eq!(["n1", "n3"].map(|node| all_named.has_node_agent(node)), [Some(true), Some(false)]);
+        let some_named = snapshot().with_agents(2, 2, &["n3"]);
+        assert_eq!(["n1", "n3"].map(|node| some_named.has_node_agent(node)), [None, Some(false)]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ impl ByUse {
     pub(super) fn register(&self, registry: &mut Registry) {
         registry.register(
             "usage_nodes",
-            "Nodes that are counted by use, by how well their use is known: known, estimated, unmeasured, tripped",
+            "Nodes that are counted by use, by how well their use is known (known, estimated, unmeasured) or why they are not (tripped, without_agent)",
             self.nodes.clone(),
         );
         let resources = "cpu in cores, memory in bytes";
@@ -91,6 +91,7 @@ impl ByUse {
             ("estimated", report.estimated),
             ("unmeasured", report.unmeasured),
             ("tripped", report.tripped.len()),
+            ("without_agent", report.without_agent),
         ] {
             let number = i64::try_from(number).unwrap_or(i64::MAX);
             self.nodes.get_or_create(&StateLabels { state }).set(number);

@@ -450,6 +450,7 @@ impl Metrics {
         self.longest_deletion.set(age(pool.longest_deletion));
         self.pool.set(pool);
         self.by_use.set(pool.usage.as_ref());
+        self.node_agents.nodes(&pool.nodes);
     }
 
     /// Everything in OpenMetrics text.

@@ -5,7 +5,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
-use scavenger_planner::values::KillCause;
+use scavenger_planner::{report::NodeReport, values::KillCause};
 
 use super::reports::ResultLabel;
 
@@ -14,11 +14,17 @@ struct CauseLabel {
     cause: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NodeLabel {
+    node: String,
+}
+
 /// The agents of nodes, as the operator sees them.
 #[derive(Debug, Default)]
 pub(crate) struct NodeAgentMetrics {
     agents: Gauge,
     failed: Gauge,
+    live: Family<NodeLabel, Gauge>,
     explained: Family<CauseLabel, Counter>,
     requests: Family<ResultLabel, Counter>,
 }
@@ -29,6 +35,11 @@ impl NodeAgentMetrics {
             "node_agents",
             "Nodes whose agent is live: it has asked within the last five minutes",
             self.agents.clone(),
+        );
+        registry.register(
+            "node_agent_live",
+            "1 for each node of the pool whose agent is live, 0 for the others; nothing while no agent is live",
+            self.live.clone(),
         );
         registry.register(
             "node_agent_kills",
@@ -51,6 +62,18 @@ impl NodeAgentMetrics {
     pub(crate) fn live(&self, agents: usize, failed: usize) {
         self.agents.set(i64::try_from(agents).unwrap_or(i64::MAX));
         self.failed.set(i64::try_from(failed).unwrap_or(i64::MAX));
+    }
+
+    /// Takes in which nodes of the pool have a live agent.
+    pub(super) fn nodes(&self, nodes: &[NodeReport<'_>]) {
+        self.live.clear();
+        if !nodes.iter().any(|node| node.has_agent) {
+            return;
+        }
+        for node in nodes {
+            let label = NodeLabel { node: node.name.to_string() };
+            self.live.get_or_create(&label).set(node.has_agent.into());
+        }
     }
 
     /// Counts a kill whose cause an agent gave.

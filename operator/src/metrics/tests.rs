@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::SignedDuration;
 use scavenger_planner::{
     node_use::{DryRun, UsageReport},
-    report::{GroupReport, Measuring},
+    report::{GroupReport, Measuring, NodeReport},
     resources::Resources,
     values::{Attempt, Demand, KillCause, Measured, Outcome, Placement},
 };
@@ -53,6 +53,14 @@ fn filled() -> Metrics {
     metrics.reports.answered("taken");
     metrics.node_agents.answered("taken");
     metrics.node_agents.explained(KillCause::Node);
+    metrics.node_agents.nodes(&[NodeReport {
+        name: &"n1".into(),
+        labels: &BTreeMap::new(),
+        allocatable: &Resources::default(),
+        used: Resources::default(),
+        free: Resources::default(),
+        has_agent: true,
+    }]);
     metrics.reports.reviewed("known");
     metrics.reports.connection_refused("full");
     metrics.reports.checkpoint("lab".to_owned());
@@ -60,6 +68,7 @@ fn filled() -> Metrics {
         known: 1,
         estimated: 0,
         unmeasured: 0,
+        without_agent: 0,
         tripped: Vec::new(),
         own_limits: 3,
         requested: Resources::default(),
@@ -354,6 +363,7 @@ fn the_alert_rules_name_what_is_served() {
         "ScavengerDeletionStuck",
         "ScavengerLostWorkHigh",
         "ScavengerNodeAgentFailing",
+        "ScavengerNodeAgentMissing",
         "ScavengerTunerUnavailable",
         "GromacsSubmitterUnavailable",
         "GromacsSubmitterDatabaseFailing",

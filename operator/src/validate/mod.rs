@@ -249,6 +249,7 @@ fn usage(spec: &ScavengerPoolSpec) -> Option<Box<UsageRules>> {
             node_selector: names(&rules.node_selector),
             static_cpu_selector: names(&rules.static_cpu_node_selector),
             dry_run: rules.dry_run,
+            require_node_agent: rules.require_node_agent,
             window: signed(rules.window),
             half_life: signed(rules.half_life),
             percentile: percent(rules.percentile),

@@ -208,6 +208,10 @@ impl Entry {
         let both = now.zip(by_use_now.as_ref()).map(|(now, by_use)| smaller(&now, by_use));
         let both_without =
             without.zip(by_use_without.as_ref()).map(|(without, by_use)| smaller(&without, by_use));
+        let (by_use_now, by_use_without) = match account.starts {
+            true => (by_use_now, by_use_without),
+            false => (both.clone(), both_without.clone()),
+        };
         [both, both_without, empty.clone(), by_use_now, by_use_without, empty, for_ordinary]
     }
 }
@@ -227,6 +231,9 @@ pub struct Account {
     pub most_pods: i64,
     /// False while nothing may be added, since nobody knows what the node uses now.
     pub open: bool,
+    /// False where ScavengerJobs start by requests, although what was started by use before is still there. What starts must
+    /// find capacity by both.
+    pub starts: bool,
 }
 
 /// Cpu and memory of `amounts`, and nothing else.

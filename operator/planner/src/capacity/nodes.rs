@@ -44,6 +44,11 @@ impl Capacity {
         self.epoch += u64::from(is_other_at_best);
     }
 
+    /// True if a ScavengerJob that starts on a node is counted there by what is really used.
+    pub(crate) fn starts_by_use(&self, node: &Name) -> bool {
+        self.account(node).is_some_and(|account| account.starts)
+    }
+
     /// How a node is counted by use; none if it is counted by requests.
     pub(crate) fn account(&self, node: &Name) -> Option<&Account> {
         self.nodes.get(node)?.account.as_deref()

@@ -102,7 +102,7 @@ fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
     let supervised =
         status.supervised.as_ref().is_some_and(|supervised| supervised.why == Supervision::Supervised);
     let one_node = spec.demand.placement.one_node;
-    let by_use = !one_node && known.chosen_node.is_some_and(|node| known.capacity.account(node).is_some());
+    let by_use = !one_node && known.chosen_node.is_some_and(|node| known.capacity.starts_by_use(node));
     let has_limits = known.capacity.has_limits_of_nodes();
     status.attempt = Some(Box::new(Attempt {
         number,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 
 use super::NodeUse;
-use crate::values::{Key, KillCause, KillReport, Name, Pod, later};
+use crate::values::{Key, KillCause, KillReport, Name, Pod, UsageRules, later};
 
 /// The kills whose cause may yet be heard of, one for each pod: its newest.
 #[derive(Debug, Default)]
@@ -104,5 +104,10 @@ impl NodeUse {
         } else {
             self.dirty.extend(self.ordinary.set(pod, now));
         }
+    }
+
+    /// True if ScavengerJobs may start on a node by use, as far as its agent has a say.
+    pub(super) fn may_start(&self, node: &Name, rules: &UsageRules) -> bool {
+        !rules.require_node_agent || self.agents.contains(node)
     }
 }

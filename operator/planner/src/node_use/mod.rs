@@ -21,6 +21,9 @@
 //! A node without memory on which an ordinary container was killed, or an ordinary pod evicted, while ScavengerJobs were there is
 //! counted by requests for a day (`breaker.rs`). Where the node has an agent, that is asked first why the container was killed
 //! (`kills.rs`).
+//!
+//! With `usage.requireNodeAgent` ScavengerJobs start by use only on nodes whose agent is live. On other nodes they start by
+//! requests. What was started there by use before stays, and is watched as before.
 
 mod breaker;
 mod dry_run;
@@ -337,6 +340,7 @@ impl NodeUse {
             let node = rules.and_then(|rules| Some((rules, capacity.node(&name)?.node.clone())));
             let lacks = node.and_then(|(rules, node)| {
                 let counts = settings.include(&node) && rules.select(&node) && !self.breaker.is_open(&name);
+                let counts = counts && (self.may_start(&name, rules) || capacity.is_shared_by_use(&name));
                 counts.then(|| self.look(&node, settings, rules, capacity, now))
             });
             if lacks.is_none() {
@@ -488,7 +492,8 @@ impl NodeUse {
         let mut limit = settings.start_thresholds_of(node).of(&whole);
         limit.memory_bytes = limit.memory_bytes.min(whole.memory_bytes - reserve);
         let most_pods = i64::from(rules.most_pods_per_node);
-        Account { expected, spares, limit, most, most_pods, open: knowledge != Knowledge::Unmeasured }
+        let starts = self.may_start(&node.name, rules);
+        Account { expected, spares, limit, most, most_pods, open: knowledge != Knowledge::Unmeasured, starts }
     }
 
     /// Millicores that the node's kubelet keeps for single pods. What these use is in what the node uses, too; how much of it

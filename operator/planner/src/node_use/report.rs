@@ -30,6 +30,7 @@ impl NodeUse {
             known: 0,
             estimated: 0,
             unmeasured: 0,
+            without_agent: 0,
             tripped: self.breaker.open().collect(),
             own_limits: self.breaker.own_limits(),
             requested: Resources::default(),
@@ -39,6 +40,10 @@ impl NodeUse {
         };
         for node in capacity.all_pool_nodes().filter(|node| rules.select(node)) {
             if self.breaker.is_open(&node.name) {
+                continue;
+            }
+            if !self.may_start(&node.name, rules) {
+                report.without_agent += 1;
                 continue;
             }
             let knowledge =
@@ -68,6 +73,8 @@ pub struct UsageReport<'a> {
     pub estimated: usize,
     /// Nodes whose last sample is too old.
     pub unmeasured: usize,
+    /// Nodes on which ScavengerJobs start by requests, because their agent is not live and one is required.
+    pub without_agent: usize,
     /// Nodes that are counted by requests for a day, until when, and why.
     pub tripped: Vec<(&'a Name, Timestamp, &'a str)>,
     /// How many ordinary containers were killed for memory on nodes that had enough, beside ScavengerJobs: by their own limits.

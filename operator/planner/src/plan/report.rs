@@ -22,7 +22,14 @@ impl Planner {
         let nodes = self.capacity.pool_nodes().map(|(node, _)| {
             let free = self.capacity.free_for_one_pod(&node.name, ledger);
             let used = self.capacity.taken_of(&node.name, ledger);
-            NodeReport { name: &node.name, labels: &node.labels, allocatable: &node.allocatable, used, free }
+            NodeReport {
+                name: &node.name,
+                labels: &node.labels,
+                allocatable: &node.allocatable,
+                used,
+                free,
+                has_agent: self.node_use.agents().contains(&node.name),
+            }
         });
         let groups = self.capacity.groups().map(|group| GroupReport {
             taints: group.taints(),

@@ -86,6 +86,8 @@ pub struct NodeReport<'a> {
     pub used: Resources,
     /// What a ScavengerJob of one pod may take of it now, as far as the node has a say.
     pub free: Resources,
+    /// True if its agent is live.
+    pub has_agent: bool,
 }
 
 /// Nodes of the pool with the same taints.

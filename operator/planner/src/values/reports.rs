@@ -185,6 +185,9 @@ pub struct UsageRules {
     pub static_cpu_selector: BTreeMap<Name, Name>,
     /// True if it is only calculated and reported what would happen.
     pub dry_run: bool,
+    /// True if ScavengerJobs start by use only where the agent of the node is live.
+    #[serde(default)]
+    pub require_node_agent: bool,
     /// For how long a pod or a node must have been measured before what it uses counts instead of what it requests.
     pub window: SignedDuration,
     /// After this time a sample counts half as much.

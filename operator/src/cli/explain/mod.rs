@@ -112,6 +112,9 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
         lines.add("pod", &pod_line(pod));
     }
     room(&mut lines, &planner, &asked(snapshot, sj), snapshot.time);
+    if let Some(text) = node_agents(snapshot) {
+        lines.add("node agents", &text);
+    }
     Ok(lines.text)
 }
 
@@ -262,6 +265,21 @@ fn pod_line(pod: &Pod) -> String {
         text.push_str("; its deletion was requested");
     }
     text
+}
+
+/// Where ScavengerJobs start by requests because an agent is missing, in a pool that counts by use.
+fn node_agents(snapshot: &Snapshot) -> Option<String> {
+    let agents = snapshot.node_agents.as_ref().filter(|_| snapshot.requires_node_agent())?;
+    let (live, missing) = (agents.live, agents.missing);
+    let names = agents.missing_nodes.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let more = if usize::try_from(missing).unwrap_or(0) > NAMED { ", ..." } else { "" };
+    (missing > 0).then(|| {
+        format!(
+            "live on {live} of {} nodes, missing on {names}{more}: ScavengerJobs start there by requests \
+             (usage.requireNodeAgent of the pool)",
+            live + missing
+        )
+    })
 }
 
 fn nodes_that_take(count: usize) -> String {
@@ -415,6 +433,26 @@ mod tests {
             Some(
                 "10 cpu of what is used, for 7 ordinary pods that wait for a node: shop/web-2, shop/web-0, \
                  shop/web-1, shop/web-3, shop/web-4 and 2 more"
+            )
+        );
+    }
+
+    #[test]
+    fn nodes_without_the_agent_that_the_pool_requires_are_named() {
+        let snapshot = |require_node_agent: bool, missing: i32, names: &[&str]| {
+            let mut settings = settings().by_use();
+            settings.usage.as_mut().unwrap().require_node_agent = require_node_agent;
+            let pool = Observation::Pool(Box::new(Ok(settings)));
+            Snapshot::new(at(0), vec![pool]).with_agents(13, missing, names)
+        };
+        assert_eq!(node_agents(&snapshot(false, 1, &["n1"])), None, "nothing follows from that");
+        assert_eq!(node_agents(&snapshot(true, 0, &[])), None);
+        let said = node_agents(&snapshot(true, 7, &["n1", "n2", "n3", "n4", "n5", "n6", "n7"]));
+        assert_eq!(
+            said.as_deref(),
+            Some(
+                "live on 13 of 20 nodes, missing on n1, n2, n3, n4, n5, ...: ScavengerJobs start there by requests \
+                 (usage.requireNodeAgent of the pool)"
             )
         );
     }

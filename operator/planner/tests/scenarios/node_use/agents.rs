@@ -1,4 +1,4 @@
-//! Nodes with an agent: it says why a container was killed for memory.
+//! Nodes with an agent: it says why a container was killed for memory, and the pool may require it.
 
 use std::collections::BTreeSet;
 
@@ -175,4 +175,79 @@ fn a_killed_pod_that_goes_before_the_answer_counts_as_without_an_agent() {
     cluster.tell(Observation::PodGone(web));
     cluster.settle();
     assert_eq!(tripped(&cluster), 1);
+}
+
+/// In a pool that requires the agent.
+fn careful() -> Settings {
+    let mut settings = settings().by_use();
+    if let Some(rules) = &mut settings.usage {
+        rules.require_node_agent = true;
+    }
+    settings
+}
+
+#[test]
+fn by_use_they_start_only_beside_a_live_agent_if_the_pool_requires_it() {
+    let mut cluster = reserved(careful());
+    cluster.submit(sj("a").asking(4000), work(3000));
+    minutes(&mut cluster, 7, |_| (1000, 1000));
+    assert_eq!(cluster.waits("a"), Some(WaitingReason::NoCapacity), "by requests the node is full");
+    let report = cluster.planner.pool_report(cluster.now).usage.unwrap();
+    assert_eq!((report.known, report.without_agent), (0, 1));
+    agents(&mut cluster, &["n1"]);
+    cluster.run_for(seconds(10));
+    let attempt = attempt(&cluster, "a");
+    assert_eq!((attempt.accounting, attempt.node.as_deref()), (Accounting::Usage, Some("n1")));
+    assert_eq!(cluster.status("a").phase, Phase::Running, "{}", cluster.history());
+    let report = cluster.planner.pool_report(cluster.now);
+    assert!(report.nodes[0].has_agent);
+    assert_eq!(report.usage.unwrap().without_agent, 0);
+}
+
+#[test]
+fn without_a_live_agent_they_start_by_requests() {
+    let mut cluster = Cluster::new(careful()).with_nodes([node("n1", 10_000)]);
+    cluster.submit(sj("a").asking(4000), work(3000));
+    // Nobody needs to have measured anything for that.
+    cluster.run_until_phase("a", Phase::Running);
+    assert_eq!(attempt(&cluster, "a").accounting, Accounting::Requests);
+}
+
+/// What runs beside it stays and is watched by use, and nothing is added by use.
+#[test]
+fn an_agent_that_goes_away_interrupts_nobody() {
+    let mut cluster = reserved(careful());
+    agents(&mut cluster, &["n1"]);
+    cluster.submit(sj("a").asking(2000), work(300_000));
+    minutes(&mut cluster, 7, |_| (1000, 1000));
+    assert_eq!(cluster.status("a").phase, Phase::Running);
+    agents(&mut cluster, &[]);
+    cluster.submit(sj("b").asking(2000), work(3000));
+    cluster.submit(sj("c").asking(500), work(3000));
+    minutes(&mut cluster, 20, |_| (1000, 1000));
+    assert_eq!((cluster.status("a").phase, cluster.status("a").interrupted_count), (Phase::Running, 0));
+    assert_eq!(cluster.waits("b"), Some(WaitingReason::NoCapacity), "{}", cluster.history());
+    assert_eq!(cluster.waits("c"), Some(WaitingReason::NoCapacity), "{}", cluster.history());
+    // Ordinary pods need their processors as before.
+    minutes(&mut cluster, 3, |_| (9500, 1000));
+    assert_eq!(outcome(&cluster, "a").2, Reason::NodeCPUShort, "{}", cluster.history());
+}
+
+/// Half of the node is reserved. One runs there by use, and the next finds capacity by both ways of counting.
+#[test]
+fn beside_what_runs_by_use_the_next_starts_by_requests() {
+    let mut cluster = Cluster::new(careful()).with_nodes([node("n1", 10_000)]);
+    for number in 0..5 {
+        cluster.create_pod(pod(&format!("web-{number}"), 1000), FOREVER);
+    }
+    agents(&mut cluster, &["n1"]);
+    minutes(&mut cluster, 6, |_| (1000, 1000));
+    cluster.submit(sj("a").asking(1000), work(300_000));
+    minutes(&mut cluster, 1, |_| (1000, 1000));
+    assert_eq!(attempt(&cluster, "a").accounting, Accounting::Usage, "{}", cluster.history());
+    agents(&mut cluster, &[]);
+    cluster.submit(sj("b").asking(800), work(3000));
+    minutes(&mut cluster, 1, |_| (1000, 1000));
+    assert_eq!(cluster.status("b").phase, Phase::Running, "{}", cluster.history());
+    assert_eq!(attempt(&cluster, "b").accounting, Accounting::Requests);
 }
