@@ -19,7 +19,6 @@ use std::{
     sync::Arc,
 };
 
-use super::verdict::Case;
 use crate::{
     faults::kubelet::OUT_OF_MEMORY,
     values::{
@@ -96,10 +95,14 @@ pub(super) fn cause<'a>(
 }
 
 /// True if the agent of a node may still say why a container was killed for memory.
-pub(super) fn may_be_explained(case: &Case<'_>) -> bool {
-    let mut unexplained =
-        killed(case.pods.values(), case.attempt).filter(|pod| !case.killed_by.contains_key(&pod.uid));
-    unexplained.any(|pod| pod.node.as_ref().is_some_and(|node| case.node_agents.contains(node)))
+pub(super) fn may_be_explained<'a>(
+    pods: impl IntoIterator<Item = &'a Arc<Pod>>,
+    attempt: &Attempt,
+    killed_by: &BTreeMap<Name, KillCause>,
+    node_agents: &BTreeSet<Name>,
+) -> bool {
+    let mut unexplained = killed(pods, attempt).filter(|pod| !killed_by.contains_key(&pod.uid));
+    unexplained.any(|pod| pod.node.as_ref().is_some_and(|node| node_agents.contains(node)))
 }
 
 /// True if a container of these pods of an attempt ended by SIGKILL, and the kubelet does not say that it was for memory.

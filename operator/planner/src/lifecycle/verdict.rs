@@ -161,7 +161,10 @@ fn of_failures(case: &Case<'_>) -> Option<Verdict> {
         unmarked: out_of_memory::is_unmarked(pods.values(), attempt),
         cause: out_of_memory::cause(pods.values(), attempt, case.killed_by),
     };
-    if ending.reason == Reason::OOMKilled && out_of_memory::may_be_explained(case) {
+    let (killed_by, agents) = (case.killed_by, case.node_agents);
+    if ending.reason == Reason::OOMKilled
+        && out_of_memory::may_be_explained(pods.values(), attempt, killed_by, agents)
+    {
         let until = later(evidence.failure_seen().unwrap_or(case.now), KillCause::ANSWERED_WITHIN);
         if case.now < until {
             return Some(Verdict::OpenUntil(until));

@@ -25,6 +25,7 @@
 //! With `usage.requireNodeAgent` ScavengerJobs start by use only on nodes whose agent is live. On other nodes they start by
 //! requests. What was started there by use before stays, and is watched as before.
 
+mod agents;
 mod breaker;
 mod dry_run;
 mod histogram;
