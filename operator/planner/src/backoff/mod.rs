@@ -4,6 +4,7 @@
 
 pub(crate) mod blocked;
 pub(crate) mod namespaces;
+pub(crate) mod needs;
 pub(crate) mod start_failures;
 pub(crate) mod timed;
 

@@ -23,10 +23,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::timed::{Rule, Timed};
+use super::{
+    needs::{Latest, Needs, RECENT},
+    timed::{Rule, Timed},
+};
 use crate::{
     faults::kubelet::{self, message_of},
-    values::{Container, Name, Pod, ScavengerJob},
+    values::{Container, Name, Pod},
 };
 
 /// So many failed starts close a node.
@@ -34,9 +37,6 @@ const CLOSING: usize = 3;
 
 /// For how long it counts that a container could not be started.
 const WINDOW: SignedDuration = SignedDuration::from_mins(10);
-
-/// For how long other failures count, which take minutes each, and the starts that they are compared with.
-const RECENT: SignedDuration = SignedDuration::from_mins(60);
 
 /// How long a node is closed; twice as long each time it is closed again.
 const FIRST: SignedDuration = SignedDuration::from_mins(5);
@@ -47,33 +47,6 @@ const LONGEST: SignedDuration = SignedDuration::from_mins(60);
 /// How long it is remembered where a ScavengerJob failed: it may wait for hours between two attempts.
 const MEMORY: SignedDuration = SignedDuration::from_hours(24);
 
-/// More than so many kinds of starts are not kept without a look at which of them are old.
-const MANY: usize = 1000;
-
-/// What a node must get hold of so that it can create the containers of a pod. What needs the same starts, or fails,
-/// together.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Needs {
-    namespace: Name,
-    /// Which image, and how it is pulled; none for that of the supervisor.
-    image: Option<u64>,
-    claims: Vec<Name>,
-}
-
-impl Needs {
-    /// Those of a ScavengerJob.
-    pub(crate) fn of(sj: &ScavengerJob) -> Option<Self> {
-        let spec = sj.spec.as_ref().ok()?;
-        let namespace = sj.key.namespace.clone();
-        Some(Self { namespace, image: Some(spec.image_hash), claims: spec.claims.clone() })
-    }
-
-    /// Those of the supervisor in pods of a namespace.
-    pub(crate) fn of_supervisor(namespace: &Name) -> Self {
-        Self { namespace: namespace.clone(), image: None, claims: Vec::new() }
-    }
-}
-
 /// What speaks against the node on which a pod waits to be started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Doubt {
@@ -83,45 +56,6 @@ pub enum Doubt {
     OthersStart,
     /// It was closed, and has started nothing since.
     StartsNothing,
-}
-
-/// On which nodes something happened last, by what is needed for it: the newest time on each of two nodes.
-#[derive(Debug, Default)]
-struct Latest {
-    by_needs: BTreeMap<Needs, Vec<(Name, Timestamp)>>,
-    /// Those that are old are dropped when there are so many.
-    most: usize,
-}
-
-impl Latest {
-    /// True if it is news.
-    fn note(&mut self, needs: &Needs, node: &Name, time: Timestamp, now: Timestamp) -> bool {
-        if now.duration_since(time) >= RECENT {
-            return false;
-        }
-        if !self.by_needs.contains_key(needs) {
-            self.by_needs.insert(needs.clone(), Vec::new());
-        }
-        let Some(known) = self.by_needs.get_mut(needs) else { return false };
-        match known.iter_mut().find(|(other, _)| other == node) {
-            Some((_, before)) if *before >= time => return false,
-            Some((_, before)) => *before = time,
-            None => known.push((node.clone(), time)),
-        }
-        known.sort_by_key(|(_, time)| std::cmp::Reverse(*time));
-        known.truncate(2);
-        if self.by_needs.len() > self.most.max(MANY) {
-            self.by_needs.retain(|_, known| known.iter().any(|(_, time)| now.duration_since(*time) < RECENT));
-            self.most = self.by_needs.len().saturating_mul(2);
-        }
-        true
-    }
-
-    /// When it happened last on another node.
-    fn elsewhere(&self, needs: &Needs, node: &Name) -> Option<Timestamp> {
-        let others = self.by_needs.get(needs)?.iter().filter(|(other, _)| other != node);
-        others.map(|(_, time)| *time).max()
-    }
 }
 
 /// What is known of starts that failed.
@@ -326,7 +260,7 @@ impl StartFailures {
         match &failure.needs {
             None => age < WINDOW,
             // In a pool whose supervisor cannot be pulled anywhere no node is to blame.
-            Some(needs) if is_alone && needs.image.is_some() => age < RECENT,
+            Some(needs) if is_alone && needs.is_of_workload() => age < RECENT,
             Some(needs) => age < RECENT && self.works_elsewhere(needs, &failure.node, now),
         }
     }
@@ -341,7 +275,7 @@ impl StartFailures {
     /// True if two ScavengerJobs failed on a node for a reason that may lie elsewhere, and none on another node.
     fn is_alone(&self, node: &Name, now: Timestamp) -> bool {
         let counts = |failure: &&Failure| {
-            let is_of_workload = failure.needs.as_ref().is_some_and(|needs| needs.image.is_some());
+            let is_of_workload = failure.needs.as_ref().is_some_and(|needs| needs.is_of_workload());
             is_of_workload && now.duration_since(failure.time) < RECENT
         };
         let mut here = 0;
@@ -436,7 +370,9 @@ mod tests {
     }
 
     fn needs(image: u64) -> Needs {
-        Needs { namespace: "lab".into(), image: Some(image), claims: Vec::new() }
+        let mut sj = crate::fixtures::sj("a");
+        sj.spec.as_mut().unwrap().image_hash = image;
+        Needs::of(&sj).unwrap()
     }
 
     fn see(failures: &mut StartFailures, pod: &Pod, second: i64) -> Vec<Name> {

@@ -7,3 +7,5 @@ pub(crate) mod runtime_classes;
 pub(crate) mod seen;
 pub(crate) mod tracked;
 pub(crate) mod volumes;
+#[cfg(test)]
+mod volumes_tests;

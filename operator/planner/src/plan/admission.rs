@@ -6,10 +6,7 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
-    backoff::{
-        self, Wake,
-        start_failures::{Doubt, Needs},
-    },
+    backoff::{self, Wake, needs::Needs, start_failures::Doubt},
     causes::pool::{self, Standing},
     facts::tracked::Tracked,
     faults::supervisor,

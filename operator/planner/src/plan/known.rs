@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
-    backoff::start_failures::{Doubt, Needs},
+    backoff::{needs::Needs, start_failures::Doubt},
     facts::{
         tracked::{Attachments, Tracked},
         volumes::ClaimWait,

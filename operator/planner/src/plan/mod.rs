@@ -17,7 +17,8 @@ use crate::{
     backoff::{
         Agenda, Wake,
         namespaces::{ByRequests, Supervisors},
-        start_failures::{Needs, Start, StartFailures},
+        needs::Needs,
+        start_failures::{Start, StartFailures},
     },
     capacity::{
         Capacity,
