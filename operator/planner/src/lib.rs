@@ -39,7 +39,7 @@
 //! | When is a gang interrupted? | `lifecycle/verdict.rs` | `judge` |
 //! | Did a workload outgrow its limit, or had its node no memory left? | `lifecycle/out_of_memory.rs` | `judge` |
 //! | Did a deletion or an end come first? | `facts/evidence.rs` | `Evidence::note` |
-//! | Which nodes start nothing, or is the command wrong? | `backoff/start_failures.rs` | `StartFailures::judge` |
+//! | Which nodes start nothing, or is the command wrong? | `backoff/start_failures.rs` | `StartFailures::see` |
 //! | What does the status say after a step? | `lifecycle/transition.rs` | `apply` |
 //! | For which causes are ScavengerJobs interrupted, and which comes first? | `causes/mod.rs` | `Causes::by_urgency` |
 //! | Which ScavengerJobs are interrupted when the pool is drained? | `causes/drain.rs` | `concerns` |
