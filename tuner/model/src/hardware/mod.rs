@@ -3,7 +3,6 @@
 mod cpu;
 mod gpu;
 mod instances;
-mod products;
 mod recognise;
 pub(crate) mod shares;
 mod slices;
@@ -11,8 +10,7 @@ mod slices;
 pub use cpu::{CPU_CLASSES, CpuClass, Simd, Turbo};
 pub use gpu::{GPU_CLASSES, GpuClass};
 pub use recognise::{
-    Hardware, class_of_labels, cpu_from_cpuinfo, cpu_from_labels, cpu_from_product, gpu_from_labels,
-    hardware_of, labels_from_cpuinfo,
+    Hardware, class_of_labels, cpu_from_labels, gpu_from_labels, hardware_of, labels_from_cpuinfo,
 };
 pub use shares::is_share;
 

@@ -6,7 +6,6 @@ use scavenger_schema::bounds::WHOLE_CORE;
 use scavenger_schema::hardware as label;
 
 use super::instances::{hardware_threads, instance};
-use super::products::product;
 use super::shares::share_of;
 use super::slices::slice_of;
 use super::{CpuClass, GPU_CLASSES, GpuClass};
@@ -200,47 +199,6 @@ fn arm_part(implementer: u32, part: u32) -> Option<&'static str> {
     })
 }
 
-/// CPU class by the text of `/proc/cpuinfo` (its first processor).
-#[must_use]
-pub fn cpu_from_cpuinfo(text: &str) -> &'static CpuClass {
-    let field = |name: &str| cpuinfo_field(text, name);
-    let decimal = |name: &str| field(name).and_then(|value| value.parse::<u32>().ok());
-    let hex = |name: &str| {
-        field(name).and_then(|value| u32::from_str_radix(value.trim_start_matches("0x"), 16).ok())
-    };
-    let flags = field("flags").or_else(|| field("Features")).unwrap_or_default();
-    let has = |flag: &str| flags.split_whitespace().any(|word| word == flag);
-
-    if let (Some(implementer), Some(part)) = (hex("CPU implementer"), hex("CPU part")) {
-        return class(arm_part(implementer, part).unwrap_or(if has("sve") { "arm64-sve" } else { "arm64" }));
-    }
-    if let (Some(vendor), Some(family), Some(model)) =
-        (field("vendor_id"), decimal("cpu family"), decimal("model"))
-        && let Some(key) = x86_model(vendor, family, model, has("avx512_vnni"))
-    {
-        return class(key);
-    }
-    // Some virtual machines hide the numbers and show the name, and POWER has no numbers.
-    if let Some(key) = field("model name").or_else(|| field("cpu")).and_then(product) {
-        return class(key);
-    }
-    class(if has("avx512f") {
-        "amd64-avx512"
-    } else if has("avx2") {
-        "amd64-avx2"
-    } else if field("vendor_id").is_some() {
-        "amd64"
-    } else {
-        super::UNKNOWN
-    })
-}
-
-/// CPU class by the name of a product, `AMD EPYC 7742` or `Xeon E5-2697 v2`.
-#[must_use]
-pub fn cpu_from_product(name: &str) -> &'static CpuClass {
-    class(product(name).unwrap_or(super::UNKNOWN))
-}
-
 /// GPU class by the product label of the device plugin's feature discovery, else by the instance type.
 #[must_use]
 pub fn gpu_from_labels(labels: &BTreeMap<String, String>) -> &'static GpuClass {
@@ -293,57 +251,38 @@ fn names(words: &[&str], pattern: &str) -> bool {
     })
 }
 
-/// What Node Feature Discovery would say of this `/proc/cpuinfo`, as far as [`cpu_from_labels`] looks at it.
+/// What Node Feature Discovery would say of the first processor of this `/proc/cpuinfo`, as far as [`cpu_from_labels`] looks
+/// at it.
 #[must_use]
 pub fn labels_from_cpuinfo(text: &str) -> BTreeMap<String, String> {
-    let field = |name: &str| cpuinfo_field(text, name).map(str::to_owned);
-    let arm = field("CPU implementer").is_some();
-    let power = field("cpu").is_some_and(|name| name.starts_with("POWER"));
-    let hex = |name: &str| {
-        let text = field(name)?;
-        u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
+    let field = |name: &str| {
+        let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+        lines.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned())
+    };
+    let hex = |name: &str| u32::from_str_radix(field(name)?.trim_start_matches("0x"), 16).ok();
+    let arch = match (field("CPU implementer"), field("cpu")) {
+        (Some(_), _) => "arm64",
+        (_, Some(name)) if name.starts_with("POWER") => "ppc64le",
+        _ => "amd64",
     };
     let flags = field("flags").or_else(|| field("Features")).unwrap_or_default();
     let has = |flag: &str| flags.split_whitespace().any(|word| word == flag).then(|| "true".to_owned());
-    let count = |name: &str| field(name).and_then(|text| text.parse::<u32>().ok());
+    let count = |name: &str| field(name)?.parse::<u32>().ok();
     let threads = || Some((count("siblings")? > count("cpu cores")?).to_string());
-    [
-        (
-            label::ARCH.to_owned(),
-            Some(
-                if arm {
-                    "arm64"
-                } else if power {
-                    "ppc64le"
-                } else {
-                    "amd64"
-                }
-                .to_owned(),
-            ),
-        ),
-        (
-            label::CPU_VENDOR.to_owned(),
-            field("vendor_id").or_else(|| Some(arm_vendor(hex("CPU implementer")?)?.to_owned())),
-        ),
-        (label::CPU_FAMILY.to_owned(), field("cpu family").or_else(|| field("CPU architecture"))),
-        (label::CPU_MODEL.to_owned(), field("model").or_else(|| Some(hex("CPU part")?.to_string()))),
-        (label::SMT.to_owned(), threads()),
-        (label::AVX2.to_owned(), has("avx2")),
-        (label::AVX512F.to_owned(), has("avx512f")),
-        (label::AVX512VNNI.to_owned(), has("avx512_vnni")),
-        (label::SVE.to_owned(), has("sve")),
-    ]
-    .into_iter()
-    .filter_map(|(key, value)| Some((key, value?)))
-    .collect()
-}
-
-/// Value of a field of the first processor.
-fn cpuinfo_field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| {
-        let (key, value) = line.split_once(':')?;
-        (key.trim() == name).then(|| value.trim())
-    })
+    let vendor = || arm_vendor(hex("CPU implementer")?).map(str::to_owned);
+    let part = || hex("CPU part").map(|part| part.to_string());
+    let labels = [
+        (label::ARCH, Some(arch.to_owned())),
+        (label::CPU_VENDOR, field("vendor_id").or_else(vendor)),
+        (label::CPU_FAMILY, field("cpu family").or_else(|| field("CPU architecture"))),
+        (label::CPU_MODEL, field("model").or_else(part)),
+        (label::SMT, threads()),
+        (label::AVX2, has("avx2")),
+        (label::AVX512F, has("avx512f")),
+        (label::AVX512VNNI, has("avx512_vnni")),
+        (label::SVE, has("sve")),
+    ];
+    labels.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
 }
 
 fn class(key: &str) -> &'static CpuClass {
@@ -451,27 +390,16 @@ mod tests {
 
     #[test]
     fn cpuinfo_tells_the_class() {
+        let of = |text: &str| cpu_from_labels(&labels_from_cpuinfo(text)).key;
         let rome = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 23\nmodel\t\t: 49\n\
                     model name\t: AMD EPYC 7742\nflags\t\t: fpu avx avx2\n";
-        assert_eq!(cpu_from_cpuinfo(rome).key, "zen2");
-        assert_eq!(cpu_from_labels(&labels_from_cpuinfo(rome)).key, "zen2");
+        assert_eq!(of(rome), "zen2");
         let hidden = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t: 9999\nflags\t: avx avx2 avx512f\n";
-        assert_eq!(cpu_from_cpuinfo(hidden).key, "amd64-avx512");
+        assert_eq!(of(hidden), "amd64-avx512");
         let graviton = "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd40\nFeatures : asimd sve\n";
-        assert_eq!(cpu_from_cpuinfo(graviton).key, "neoverse-v1");
-        assert_eq!(
-            cpu_from_labels(&labels_from_cpuinfo(
-                "CPU implementer : 0x41\nCPU architecture: 8\nCPU part : 0xd0c\n"
-            ))
-            .key,
-            "neoverse-n1"
-        );
-        let named = "vendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) Gold 6142 CPU @ 2.60GHz\nflags\t: avx2\n";
-        assert_eq!(cpu_from_cpuinfo(named).key, "skylake-sp");
-        let power = "processor : 0\ncpu : POWER9, altivec supported\nclock : 3800.000000MHz\n";
-        assert_eq!(cpu_from_cpuinfo(power).key, "power9");
-        assert_eq!(cpu_from_labels(&labels_from_cpuinfo(power)).key, "power9");
-        assert_eq!(cpu_from_cpuinfo("").key, "unknown");
+        assert_eq!(of(graviton), "neoverse-v1");
+        assert_eq!(of("CPU implementer : 0x41\nCPU architecture: 8\nCPU part : 0xd0c\n"), "neoverse-n1");
+        assert_eq!(of("processor : 0\ncpu : POWER9, altivec supported\nclock : 3800.000000MHz\n"), "power9");
     }
 
     #[test]
