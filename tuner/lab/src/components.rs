@@ -4,9 +4,8 @@
 //! is compared for the pairs that the log counted. `../../data/README.md` names the source.
 
 use scavenger_tuner_model::Model;
+use scavenger_tuner_model::performance::CpuParts;
 
-use super::component::Component;
-use super::cycles::CycleTable;
 use super::data::{Row, Table, number};
 use super::{Fold, fit};
 
@@ -19,24 +18,37 @@ const GROUP_SIGMA: f64 = 0.2;
 /// Most nodes for which communication is compared: beyond, waiting for others is most of it.
 const FEW_NODES: f64 = 8.0;
 
-/// Columns of the file, and what mdrun calls their lines. Releases that count both directions of the interpolation together
-/// have one column for it.
-const LINES: [(&str, &str); 14] = [
-    ("force", "Force"),
-    ("pme_spread", "PME spread"),
-    ("pme_spread_gather", "PME spread/gather"),
-    ("pme_gather", "PME gather"),
-    ("pme_fft", "PME 3D-FFT"),
-    ("pme_solve", "PME solve Elec"),
-    ("constraints", "Constraints"),
-    ("update", "Update"),
-    ("search", "Neighbor search"),
-    ("buffer_ops", "NB X/F buffer ops."),
-    ("comm_coord", "Comm. coord."),
-    ("comm_force", "Wait + Comm. F"),
-    ("pme_fft_comm", "PME 3D-FFT Comm."),
-    ("pme_redist", "PME redist. X/F"),
+/// A component of a step: its name for people, and the columns of the file that count it. Releases that count both directions
+/// of the interpolation together have one column for it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Component(pub &'static str, &'static [&'static str]);
+
+/// All components; from [`COMMUNICATION`] on what ranks exchange.
+pub(super) static COMPONENTS: [Component; COUNT] = [
+    Component("force", &["force"]),
+    Component("PME spread and gather", &["pme_spread", "pme_spread_gather", "pme_gather"]),
+    Component("PME FFT and solve", &["pme_fft", "pme_solve"]),
+    Component("constraints, update, search, buffers", &["constraints", "update", "search", "buffer_ops"]),
+    Component("communication of positions and forces", &["comm_coord", "comm_force"]),
+    Component("PME FFT communication", &["pme_fft_comm"]),
+    Component("PME redistribution", &["pme_redist"]),
 ];
+const COUNT: usize = 7;
+const COMMUNICATION: usize = 4;
+
+/// Seconds of each component of a step, if its pair work is `tuned` times that of the input: mdrun's tuning of PME moves work
+/// between pairs and grid.
+fn predicted(step: &CpuParts, tuned: f64) -> [f64; COUNT] {
+    [
+        step.pair * tuned,
+        step.spread,
+        step.mesh / tuned,
+        step.other,
+        step.halo + step.imbalance + step.network,
+        (step.transpose + step.mesh_network) / tuned,
+        step.redistribution + step.messages,
+    ]
+}
 
 /// The table of one log.
 #[derive(Clone, Debug)]
@@ -49,8 +61,8 @@ pub struct Log {
     pub row: Row,
     /// Pairs that were computed over those of the input.
     tuned: f64,
-    /// Measured seconds per step.
-    seconds: Vec<(Component, f64)>,
+    /// Measured seconds per step, by place in [`COMPONENTS`].
+    seconds: Vec<(usize, f64)>,
     /// Rows of the same machine and system.
     group: f64,
 }
@@ -91,30 +103,22 @@ fn log<'a>(cell: &impl Fn(&str) -> &'a str, rows: &[Row]) -> Option<Log> {
     row.place.cores = number(cell("cores"))?;
     row.place.smt = row.place.ranks * row.place.threads / row.place.cores;
     row.ns_per_day = number(cell("ns_per_day"))?;
-    let total = number(cell("total"))?;
-    let steps = total / row.seconds();
+    let steps = number(cell("total"))? / row.seconds();
     let pairs = (number(cell("pairs_lj_M"))? + number(cell("pairs_q_M"))?) * 1e6;
     let tuned = pairs / row.job.work.pairs;
-    let mut table = CycleTable { total, ..CycleTable::default() };
-    for (column, line) in LINES {
-        if let Some(seconds) = number(cell(column)) {
-            table.set(line, seconds);
-        }
-    }
-    let seconds = Component::ALL
-        .into_iter()
-        .filter(|component| !component.is_communication() || row.place.nodes <= FEW_NODES)
-        .filter_map(|component| Some((component, component.measured(&table)? / steps)))
-        .collect();
+    let compared = if row.place.nodes <= FEW_NODES { COUNT } else { COMMUNICATION };
+    let measured = |Component(_, columns): &Component| columns.iter().filter_map(|column| number(cell(column))).sum();
+    let seconds: Vec<(usize, f64)> = COMPONENTS[..compared].iter().map(measured).enumerate().collect();
+    let seconds = seconds.into_iter().filter(|(_, seconds)| *seconds > 0.0).map(|(place, all)| (place, all / steps)).collect();
     Some(Log { machine: machine.to_owned(), system: system.to_owned(), row, tuned, seconds, group: 1.0 })
 }
 
 /// ln(predicted / measured) of each component of each log, with its weight in a fit.
 pub(super) fn errors(model: &Model, logs: &[&Log]) -> Vec<(f64, f64)> {
     let of_log = |log: &&Log| {
-        let step = model.cpu_parts(&log.row.job, log.row.cpu, &log.row.place);
+        let step = predicted(&model.cpu_parts(&log.row.job, log.row.cpu, &log.row.place), log.tuned);
         let weight = 1.0 / (GROUP_SIGMA * log.group.sqrt());
-        let error = |(component, seconds): &(Component, f64)| (component.of(&step, log.tuned) / seconds).ln();
+        let error = |(place, seconds): &(usize, f64)| (step[*place] / seconds).ln();
         log.seconds.iter().map(|measured| (error(measured), weight)).collect::<Vec<_>>()
     };
     logs.iter().flat_map(of_log).collect()
@@ -124,7 +128,7 @@ pub(super) fn errors(model: &Model, logs: &[&Log]) -> Vec<(f64, f64)> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
     /// Which.
-    pub component: Component,
+    pub component: &'static Component,
     /// Logs that have it.
     pub logs: usize,
     /// Predicted over measured: the tenth, fiftieth and ninetieth percentile, each machine x system counting the same.
@@ -135,20 +139,21 @@ pub struct Compared {
 
 /// Compares with the folds that know neither the machine nor the system.
 pub(super) fn compare(folds: &[Fold<'_>], logs: &[Log]) -> Vec<Compared> {
-    let ratios = |component: Component| -> Vec<(&Log, f64)> {
+    let ratios = |component: usize| -> Vec<(&Log, f64)> {
         logs.iter()
             .filter_map(|log| {
                 let fold = folds.iter().find(|fold| fold.judges(&log.row))?;
                 let (_, seconds) = log.seconds.iter().find(|(found, _)| *found == component)?;
                 let step = fold.model.cpu_parts(&log.row.job, log.row.cpu, &log.row.place);
-                Some((log, component.of(&step, log.tuned) / seconds))
+                Some((log, predicted(&step, log.tuned)[component] / seconds))
             })
             .collect()
     };
-    Component::ALL
-        .into_iter()
-        .map(|component| {
-            let ratios = ratios(component);
+    COMPONENTS
+        .iter()
+        .enumerate()
+        .map(|(place, component)| {
+            let ratios = ratios(place);
             let values: Vec<(f64, f64)> =
                 ratios.iter().map(|(log, ratio)| (*ratio, 1.0 / log.group)).collect();
             let mut machines: Vec<&str> = ratios.iter().map(|(log, _)| log.machine.as_str()).collect();

@@ -108,7 +108,7 @@ fn off(compared: &Compared) -> Option<String> {
     let Compared { component, ratio: [_, median, _], .. } = compared;
     let (least, most) = COMPONENTS;
     let is_in = contains(COMPONENTS, *median);
-    (!is_in).then(|| format!("{}: the median is {median:.2}, must be {least} to {most}", component.name()))
+    (!is_in).then(|| format!("{}: the median is {median:.2}, must be {least} to {most}", component.0))
 }
 
 /// Where the errors are larger than they were.
@@ -238,7 +238,7 @@ impl<'a> Line<'a> {
 #[cfg(test)]
 mod tests {
     use super::super::Errors;
-    use super::super::component::Component;
+    use super::super::components::COMPONENTS as ALL;
     use super::super::report::FEW;
     use super::*;
 
@@ -289,8 +289,7 @@ mod tests {
     #[test]
     fn a_component_outside_its_bounds_is_named() {
         let of = |median| {
-            let component = Component::Force;
-            off(&Compared { component, logs: 40, ratio: [0.4, median, 1.9], by_machine: Vec::new() })
+            off(&Compared { component: &ALL[0], logs: 40, ratio: [0.4, median, 1.9], by_machine: Vec::new() })
         };
         assert_eq!(of(1.25), None);
         let said = of(1.28).expect("it is outside");

@@ -1,8 +1,6 @@
 //! How good the model is on measurements that it has not seen.
 
-pub mod component;
 pub mod components;
-pub mod cycles;
 pub mod data;
 pub mod efficiency;
 pub mod fit;

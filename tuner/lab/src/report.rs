@@ -76,7 +76,7 @@ fn components(text: &mut String, compared: &[Compared]) {
         let _ = writeln!(
             text,
             "| {} | {logs} | {low:.2} / {middle:.2} / {high:.2} | {} |",
-            component.name(),
+            component.0,
             machines.join(", ")
         );
     }
