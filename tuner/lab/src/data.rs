@@ -142,14 +142,6 @@ pub fn load() -> Vec<Row> {
     hecbiosim.chain(archer).chain(one_node).chain(few_cores).collect()
 }
 
-/// Machines of one-node.csv and few-cores.csv whose CPUs were measured.
-const ON_PARTS: [&str; 6] = ["bridges2", "lumi-g", "tiger", "perseus", "della-haswell", "della-cascade"];
-
-/// True for the rows of one-node.csv and few-cores.csv.
-pub(super) fn is_of_one_node(row: &Row) -> bool {
-    ON_PARTS.contains(&row.machine.as_str())
-}
-
 pub(super) fn number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0)
 }

@@ -82,8 +82,7 @@ struct Outcome<'a> {
 /// The constants fitted without one machine and without one system on whatever machine.
 struct Fold<'a> {
     machine: &'a str,
-    /// None in a fold that leaves out the machine alone.
-    system: Option<&'a str>,
+    system: &'a str,
     /// What it was fitted to.
     rest: Vec<&'a Row>,
     model: Model,
@@ -104,7 +103,7 @@ fn folds<'a>(rows: &[&'a Row], logs: &[Log], rounds: usize) -> Vec<Fold<'a>> {
             logs.iter().filter(|log| log.machine != machine && log.system != system).collect();
         Fold {
             machine,
-            system: Some(system),
+            system,
             model: fit_constants(&rest, &logs, rounds).model(),
             plain: Plain::fit(&rest, false),
             terms: Plain::fit(&rest, true),
@@ -121,7 +120,7 @@ fn key(row: &Row) -> (String, String) {
 impl Fold<'_> {
     /// True for the rows that are judged with it.
     fn judges(&self, row: &Row) -> bool {
-        row.machine == self.machine && self.system.is_none_or(|system| row.system == system)
+        row.machine == self.machine && row.system == self.system
     }
 
     /// Predicts `targets` knowing `known` of the machine.
@@ -257,10 +256,9 @@ fn regime(name: &'static str, goal: (f64, f64, f64), outcomes: &[&Outcome<'_>]) 
     }
 }
 
-/// How much is lost by choosing the split that the model finds best instead of the best measured one, at a fixed
-/// machine, system and number of nodes; with `tried` above 1, the best of those that it finds best, which were measured
-/// by then. Relative losses, one per choice, on one node and on several.
-fn split_losses(folds: &[Fold<'_>], rows: &[&Row], tried: usize) -> (Vec<f64>, Vec<f64>) {
+/// How much is lost by choosing the split that the model finds best instead of the best measured one, at a fixed machine, system
+/// and number of nodes: relative losses, one per choice, on one node and on several.
+fn split_losses(folds: &[Fold<'_>], rows: &[&Row]) -> (Vec<f64>, Vec<f64>) {
     let (mut on_one, mut on_several) = (Vec::new(), Vec::new());
     for fold in folds {
         let mut choices: BTreeMap<Choice, Vec<&Row>> = BTreeMap::new();
@@ -274,10 +272,8 @@ fn split_losses(folds: &[Fold<'_>], rows: &[&Row], tried: usize) -> (Vec<f64>, V
             }
             let losses = if *nodes == 1 { &mut on_one } else { &mut on_several };
             let best = splits.iter().map(|(_, speed)| *speed).fold(0.0, f64::max);
-            let mut ranked: Vec<(f64, f64)> =
-                splits.iter().map(|(row, speed)| (seconds(&fold.model, row), *speed)).collect();
-            ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let chosen = ranked.iter().take(tried).map(|(_, speed)| *speed).fold(0.0, f64::max);
+            let taken = splits.iter().min_by(|a, b| seconds(&fold.model, a.0).total_cmp(&seconds(&fold.model, b.0)));
+            let chosen = taken.map_or(best, |(_, speed)| *speed);
             losses.push(best / chosen - 1.0);
         }
     }
@@ -339,8 +335,6 @@ pub struct Accuracy {
     pub served: Vec<Regime>,
     /// All rows, most of them on many nodes.
     pub regimes: Vec<Regime>,
-    /// The rows for CPUs again, on a part of the measurements each: what is left, and the rows.
-    pub parts: Vec<(&'static str, Vec<Regime>)>,
     /// Losses by choosing a split on one node, on several, and with GPUs.
     pub splits: [SplitLoss; 3],
     /// Which size pays, measured and predicted.
@@ -361,9 +355,6 @@ const CPU_REGIMES: [(&str, (f64, f64, f64)); 3] = [
     ("CPU, one run of another system on that machine", (0.09, 0.30, 1.30)),
     ("CPU, one run of this system, other cores within 4x", (0.045, 0.15, 1.15)),
 ];
-/// The rows of one-node.csv alone, and the goal for a machine that was never measured; the half-width is that of all rows.
-const ONE_NODE: (&str, (f64, f64, f64)) =
-    ("one node whose other cores are idle (one-node.csv)", (0.15, 0.40, 1.35));
 /// The regimes for GPUs: name and goal.
 const GPU_REGIMES: [(&str, (f64, f64, f64)); 2] = [
     ("one GPU, class never measured", (0.20, 0.60, 1.8)),
@@ -398,19 +389,12 @@ pub fn run(rounds: usize) -> Accuracy {
     ];
     let on_gpus = [unmeasured(&gpu_folds, &gpu), other_system(&gpu_folds, &gpu)];
 
-    let best = best_splits(&cpu);
-    let is_best = |row: &Row| best.get(&choice(row)).is_some_and(|speed| row.ns_per_day >= *speed);
-    let regimes_of = |outcomes: &[Vec<Outcome<'_>>; 3], part: &dyn Fn(&Row) -> bool| -> Vec<Regime> {
+    let regimes_of = |outcomes: &[Vec<Outcome<'_>>; 3]| -> Vec<Regime> {
         let rows = CPU_REGIMES.iter().zip(outcomes);
-        rows.map(|((name, goal), outcomes)| {
-            let outcomes: Vec<_> = outcomes.iter().filter(|outcome| part(outcome.row)).collect();
-            regime(name, *goal, &outcomes)
-        })
-        .collect()
+        rows.map(|((name, goal), outcomes)| regime(name, *goal, &outcomes.iter().collect::<Vec<_>>())).collect()
     };
-    let served = regimes_of(&on_one_node, &|_| true);
-    let cpu_part = |part: &dyn Fn(&Row) -> bool| regimes_of(&on_cpus, part);
-    let mut regimes = cpu_part(&|_| true);
+    let served = regimes_of(&on_one_node);
+    let mut regimes = regimes_of(&on_cpus);
     // A product that was measured at another site is not new, however new the machine is.
     let (on_known, on_new): (Vec<_>, Vec<_>) =
         on_gpus[0].iter().partition(|outcome| has_product_elsewhere(outcome.row, &gpu));
@@ -418,16 +402,6 @@ pub fn run(rounds: usize) -> Accuracy {
     let rows_of_gpus = GPU_REGIMES.iter().zip(&of_gpus);
     regimes.extend(rows_of_gpus.map(|((name, goal), outcomes)| regime(name, *goal, outcomes)));
     regimes.push(regime(KNOWN_PRODUCT.0, KNOWN_PRODUCT.1, &on_known));
-    let mut of_one_node = regimes_of(&on_one_node, &data::is_of_one_node);
-    of_one_node[0].goal = ONE_NODE.1;
-    let parts = vec![
-        (ONE_NODE.0, of_one_node),
-        ("up to 8 nodes", cpu_part(&|row| row.place.nodes < 8.5)),
-        (
-            "up to 8 nodes, the fastest split of ranks and threads",
-            cpu_part(&|row| row.place.nodes < 8.5 && is_best(row)),
-        ),
-    ];
     let points = on_cpus[0]
         .iter()
         .chain(&on_gpus[0])
@@ -438,9 +412,9 @@ pub fn run(rounds: usize) -> Accuracy {
             on_gpu: outcome.row.on_gpu(),
         })
         .collect();
-    let (on_one, on_several) = split_losses(&cpu_folds, &cpu, 1);
+    let (on_one, on_several) = split_losses(&cpu_folds, &cpu);
     let all_gpus: Vec<&Row> = rows.iter().filter(|row| row.on_gpu()).collect();
-    let (on_gpus, _) = split_losses(&gpu_folds, &all_gpus, 1);
+    let (on_gpus, _) = split_losses(&gpu_folds, &all_gpus);
     let splits = [&on_one, &on_several, &on_gpus].map(|losses| SplitLoss::of(losses));
     let all: Vec<&Row> = cpu.iter().chain(&gpu).copied().collect();
     let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>(), rounds);
@@ -450,7 +424,6 @@ pub fn run(rounds: usize) -> Accuracy {
         rows_on_one_node: OnOneNode::count(&one_node),
         served,
         regimes,
-        parts,
         splits,
         picks,
         components,
@@ -467,39 +440,6 @@ fn choice(row: &Row) -> Choice {
     let cores = if row.is_part_of_node() { row.place.cores as u64 } else { 0 };
     let gpus = row.place.gpu.map_or(0, |gpu| gpu.count as u64);
     (row.machine.clone(), row.version.clone(), row.system.clone(), row.place.nodes as u64, cores, gpus)
-}
-
-/// The highest measured speed of each choice.
-fn best_splits(rows: &[&Row]) -> BTreeMap<Choice, f64> {
-    let mut best = BTreeMap::new();
-    for row in rows {
-        let speed: &mut f64 = best.entry(choice(row)).or_default();
-        *speed = speed.max(row.ns_per_day);
-    }
-    best
-}
-
-/// Errors of the shipped constants on all rows: no validation, but it shows at once if a change spoils them.
-#[must_use]
-pub fn shipped() -> Vec<Regime> {
-    let rows = data::load();
-    let fold = |on_gpu: bool, name| {
-        let rows: Vec<&Row> = rows
-            .iter()
-            .filter(|row| row.on_gpu() == on_gpu && row.place.gpu.is_none_or(|g| g.count < 1.5))
-            .collect();
-        let model = Model::prior();
-        let fold = Fold {
-            machine: "",
-            system: None,
-            rest: Vec::new(),
-            model,
-            plain: Plain::fit(&rows, false),
-            terms: Plain::fit(&rows, true),
-        };
-        regime(name, (0.0, 0.0, 0.0), &fold.outcomes(&[], &rows).iter().collect::<Vec<_>>())
-    };
-    vec![fold(false, "CPU, constants as shipped"), fold(true, "one GPU, constants as shipped")]
 }
 
 #[cfg(test)]
@@ -548,32 +488,6 @@ mod tests {
             assert!((measured - expected).abs() < 0.01, "{machine} {cores}: {measured}");
             let predicted = seconds(&model, on(1.0)) / seconds(&model, on(cores)) / cores;
             assert!((predicted - measured).abs() < miss, "{machine} {cores}: {predicted} for {measured}");
-        }
-    }
-
-    #[test]
-    fn the_shipped_constants_find_good_splits_on_one_node() {
-        let rows = data::load();
-        let cpu: Vec<&Row> = rows.iter().filter(|row| !row.on_gpu()).collect();
-        let fold = |machine| Fold {
-            machine,
-            system: None,
-            rest: Vec::new(),
-            model: Model::prior(),
-            plain: Plain::fit(&[], false),
-            terms: Plain::fit(&[], false),
-        };
-        let (on_one, _) = split_losses(&["archer", "archer2", "cirrus", "csd3"].map(fold), &cpu, 1);
-        let loss = SplitLoss::of(&on_one);
-        assert!(loss.choices >= 7 && loss.mean < 0.02 && loss.worst < 0.10, "{loss:?}");
-    }
-
-    #[test]
-    fn the_shipped_constants_describe_the_measurements() {
-        for regime in shipped() {
-            assert!(regime.model.median < 0.25, "{regime:?}");
-            assert!(regime.model.p90 < 0.8, "{regime:?}");
-            assert!(regime.model.p90 < regime.plain.p90, "{regime:?}");
         }
     }
 }

@@ -46,10 +46,6 @@ pub fn table(accuracy: &Accuracy) -> String {
     components(&mut text, &accuracy.components);
     settings(&mut text, super::settings::unmeasured(), &super::settings::compared());
     neighbours(&mut text, &super::neighbours::pairs());
-    for (part, regimes) in &accuracy.parts {
-        let _ = writeln!(text, "\nThe rows on {part}:\n");
-        rows(&mut text, regimes);
-    }
     text
 }
 

@@ -1,6 +1,7 @@
 //! What must never be lost: the model is ahead of plain models on machines and systems that it has not seen.
 
 use scavenger_tuner_lab::{floor, plot, run};
+use scavenger_tuner_model::performance::Constants;
 
 const PAGE: &str = include_str!("../../data/accuracy.md");
 const PLOT: &str = include_str!("../../data/accuracy.svg");
@@ -9,7 +10,11 @@ const PLOT: &str = include_str!("../../data/accuracy.svg");
 #[test]
 fn the_model_is_ahead_of_both_plain_models_in_every_regime_of_cpus_and_the_page_says_so() {
     let accuracy = run(60);
-    assert!(accuracy.served.len() == 3 && accuracy.regimes.len() >= 6 && accuracy.parts.len() >= 3);
+    let (shipped, fitted) = (Constants::FITTED.logs(), accuracy.fitted.constants.logs());
+    for ((name, shipped), fitted) in Constants::NAMES.iter().zip(shipped).zip(fitted) {
+        assert!((shipped - fitted).abs() < 0.02, "{name} is {}, the fit gives {}", shipped.exp(), fitted.exp());
+    }
+    assert!(accuracy.served.len() == 3 && accuracy.regimes.len() >= 6);
     let wrong = floor::shortfalls(&accuracy, PAGE);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let drawn = plot::accuracy(&accuracy.points).expect("it should be drawn");
