@@ -8,7 +8,7 @@ use scavenger_schema::tuning::{Layout, ModelClass};
 
 use crate::Model;
 use crate::calibrate::wanted;
-use crate::hardware::{CPU_CLASSES, CpuClass, GpuClass, Hardware, gpu_classes, shares};
+use crate::hardware::{CPU_CLASSES, CpuClass, GpuClass, Hardware, gpu_classes, parts};
 use crate::model::Job;
 
 /// [`ModelClass::kind`] of CPUs.
@@ -26,7 +26,7 @@ pub fn classes(model: &Model) -> Vec<ModelClass> {
     // Of what may be shared, what was: all products in all parts would fill the page.
     let is_known = |class: &&GpuClass| model.residual(class.key, true).is_some();
     let gpus = gpu_classes()
-        .chain(shares::all().filter(is_known))
+        .chain(parts::all().filter(|part| part.pods > 1).filter(is_known))
         .map(|class| described(class.key, GPU, of_gpu(class), half_width_of_gpu(class), class.source));
     let mut classes: Vec<ModelClass> = cpus.chain(gpus).collect();
     for class in &mut classes {

@@ -139,9 +139,7 @@ impl GpuClass {
     /// The product of that name, or the slice or share.
     #[must_use]
     pub fn by_key(key: &str) -> Option<&'static Self> {
-        let product = GPU_CLASSES.iter().find(|class| class.key == key);
-        // The tables of slices and of shares are made of the products.
-        product.or_else(|| super::slices::all().chain(super::shares::all()).find(|class| class.key == key))
+        GPU_CLASSES.iter().chain(super::parts::all()).find(|class| class.key == key)
     }
 
     /// The class for GPUs that nothing is known of.

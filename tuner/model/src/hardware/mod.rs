@@ -3,20 +3,19 @@
 mod cpu;
 mod gpu;
 mod instances;
+pub(crate) mod parts;
 mod recognise;
-pub(crate) mod shares;
-mod slices;
 
 pub use cpu::{CPU_CLASSES, CpuClass, Simd, Turbo};
 pub use gpu::{GPU_CLASSES, GpuClass};
 pub use recognise::{
     Hardware, class_of_labels, cpu_from_labels, gpu_from_labels, hardware_of, labels_from_cpuinfo,
 };
-pub use shares::is_share;
+pub use parts::is_share;
 
 /// All GPU products, and the slices into which they can be divided.
 pub fn gpu_classes() -> impl Iterator<Item = &'static GpuClass> {
-    GPU_CLASSES.iter().chain(slices::all())
+    GPU_CLASSES.iter().chain(parts::all().filter(|part| part.pods == 1))
 }
 
 /// Key of the class for CPUs and GPUs that nothing is known of.

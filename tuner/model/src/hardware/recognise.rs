@@ -6,8 +6,7 @@ use scavenger_schema::bounds::WHOLE_CORE;
 use scavenger_schema::hardware as label;
 
 use super::instances::{hardware_threads, instance};
-use super::shares::share_of;
-use super::slices::slice_of;
+use super::parts::{share_of, slice_of};
 use super::{CpuClass, GPU_CLASSES, GpuClass};
 
 /// What is known of a node's processors.

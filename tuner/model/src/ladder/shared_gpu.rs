@@ -7,7 +7,7 @@
 use scavenger_schema::tuning::{Device, Interval, Resources, SharedGpu};
 
 use super::candidates::{Candidate, MOST_CORES_PER_GPU, Question, core_counts, holding};
-use crate::hardware::shares::MOST_BUSY;
+use crate::hardware::parts::MOST_BUSY;
 use crate::interval::{Z90, combine, log_normal};
 use crate::layout;
 use crate::memory::request_bytes;
