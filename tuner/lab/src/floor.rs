@@ -5,7 +5,7 @@
 
 use super::components::Compared;
 use super::report::{is_few, percent, table};
-use super::{Accuracy, CPU_REGIMES, GPU_REGIMES, KNOWN_PRODUCT, Regime, SPLIT_GOAL, SPLITS, SplitLoss};
+use super::{Accuracy, CPU_REGIMES, GPU_REGIMES, KNOWN_PRODUCT, Regime, SPLITS, SplitLoss};
 
 /// Least and most that a figure may be.
 type Bounds = (f64, f64);
@@ -42,10 +42,9 @@ const ERRORS: [(&str, &str, f64, f64); 9] = [
 ];
 
 /// Least number of choices, greatest mean and worst loss of each of [`SPLITS`], and why that is much.
-const LOSSES: [(usize, (f64, f64), &str); 3] = [
+const LOSSES: [(usize, (f64, f64), &str); 2] = [
     (8, (0.025, 0.18), "the choice that loses most was measured at 111 to 158 ns/day"),
     (82, (0.055, 0.67), "layouts over nodes are not served"),
-    (2, SPLIT_GOAL, "the goal"),
 ];
 
 /// Least share of the numbers of cores that pay which are found, and which are found up to one measured size.

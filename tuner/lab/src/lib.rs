@@ -265,7 +265,7 @@ fn split_losses(folds: &[Fold<'_>], rows: &[&Row]) -> (Vec<f64>, Vec<f64>) {
         for row in rows.iter().filter(|row| fold.judges(row)) {
             choices.entry(choice(row)).or_default().push(row);
         }
-        for ((_, _, _, nodes, _, _), rows) in &choices {
+        for ((_, _, _, nodes, _), rows) in &choices {
             let splits = repeated(rows);
             if splits.len() < 2 {
                 continue;
@@ -335,8 +335,8 @@ pub struct Accuracy {
     pub served: Vec<Regime>,
     /// All rows, most of them on many nodes.
     pub regimes: Vec<Regime>,
-    /// Losses by choosing a split on one node, on several, and with GPUs.
-    pub splits: [SplitLoss; 3],
+    /// Losses by choosing a split on one node and on several.
+    pub splits: [SplitLoss; 2],
     /// Which size pays, measured and predicted.
     pub picks: Vec<efficiency::Pick>,
     /// Parts of a step beside those of the tables in md.log.
@@ -363,8 +363,8 @@ const GPU_REGIMES: [(&str, (f64, f64, f64)); 2] = [
 /// The regime of a product that another machine has runs of: name and goal.
 const KNOWN_PRODUCT: (&str, (f64, f64, f64)) = ("one GPU, known product, other site", (0.10, 0.25, 1.3));
 
-/// What splits are chosen for: on one node, on several, and with GPUs.
-const SPLITS: [&str; 3] = ["one node", "several nodes", "two GPUs"];
+/// What splits are chosen for.
+const SPLITS: [&str; 2] = ["one node", "several nodes"];
 /// The goal of the choice: mean and worst loss.
 const SPLIT_GOAL: (f64, f64) = (0.02, 0.10);
 
@@ -413,9 +413,7 @@ pub fn run(rounds: usize) -> Accuracy {
         })
         .collect();
     let (on_one, on_several) = split_losses(&cpu_folds, &cpu);
-    let all_gpus: Vec<&Row> = rows.iter().filter(|row| row.on_gpu()).collect();
-    let (on_gpus, _) = split_losses(&gpu_folds, &all_gpus);
-    let splits = [&on_one, &on_several, &on_gpus].map(|losses| SplitLoss::of(losses));
+    let splits = [&on_one, &on_several].map(|losses| SplitLoss::of(losses));
     let all: Vec<&Row> = cpu.iter().chain(&gpu).copied().collect();
     let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>(), rounds);
     let components = components::compare(&cpu_folds, &logs);
@@ -433,13 +431,12 @@ pub fn run(rounds: usize) -> Accuracy {
     }
 }
 
-/// What a split of ranks and threads is chosen for: machine, build, system, nodes, the cores of a part of a node, and GPUs.
-type Choice = (String, String, String, u64, u64, u64);
+/// What a split of ranks and threads is chosen for: machine, build, system, nodes, and the cores of a part of a node.
+type Choice = (String, String, String, u64, u64);
 
 fn choice(row: &Row) -> Choice {
     let cores = if row.is_part_of_node() { row.place.cores as u64 } else { 0 };
-    let gpus = row.place.gpu.map_or(0, |gpu| gpu.count as u64);
-    (row.machine.clone(), row.version.clone(), row.system.clone(), row.place.nodes as u64, cores, gpus)
+    (row.machine.clone(), row.version.clone(), row.system.clone(), row.place.nodes as u64, cores)
 }
 
 #[cfg(test)]
