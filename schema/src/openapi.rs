@@ -1,7 +1,7 @@
 //! The OpenAPI document of the tuner, made from the types of the messages.
 
 use crate::tuning::{
-    CALIBRATE_PATH, CalibrationReply, CalibrationRequest, ErrorReply, HARDWARE_PATH, HardwareReply,
+    CALIBRATE_PATH, CalibrationReply, CalibrationRequest, ErrorReply,
     LADDER_PATH, LadderReply, LadderRequest, MODEL_PATH, ModelReply, PREDICT_PATH, PredictReply,
     PredictRequest,
 };
@@ -34,8 +34,6 @@ pub fn openapi() -> String {
             &mut generator, "calibrate", "Propose benchmarks for a kind of node", json!({
                 "node": node_example(),
             })) },
-        HARDWARE_PATH: { "get": tell::<HardwareReply>(
-            &mut generator, "hardware", "List the hardware classes") },
         MODEL_PATH: { "get": tell::<ModelReply>(&mut generator, "model", "Describe the model in use") },
         "/healthz": { "get": text("healthz", "Tell whether the process is alive", TEXT, &["200"]) },
         "/readyz": { "get": text("readyz", "Tell whether requests are welcome", TEXT, &["200", "503"]) },

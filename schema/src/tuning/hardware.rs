@@ -4,61 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The table of hardware classes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct HardwareReply {
-    /// Micro-architectures of CPUs.
-    pub cpus: Vec<CpuHardware>,
-    /// GPU products.
-    pub gpus: Vec<GpuHardware>,
-}
-
-/// A micro-architecture.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct CpuHardware {
-    /// Name of the class, as in `hardwareClass` of a configuration.
-    pub class: String,
-    /// Products it stands for.
-    pub products: String,
-    /// Vector instructions, as GROMACS names its builds.
-    pub simd: String,
-    /// Typical all-core clock under vector load in GHz.
-    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
-    pub clock_ghz: f64,
-    /// Half-width of the 80% interval without a measurement, as a factor above 1.
-    #[cfg_attr(feature = "openapi", schemars(range(min = 1.0)))]
-    pub half_width: f64,
-    /// Where the figures are published.
-    pub source: String,
-}
-
-/// A GPU product.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]
-#[serde(rename_all = "camelCase")]
-pub struct GpuHardware {
-    /// Name of the class, as in `hardwareClass` of a configuration.
-    pub class: String,
-    /// Peak single precision in TFLOP/s of one device.
-    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
-    pub teraflops: f64,
-    /// Memory bandwidth in GB/s.
-    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
-    pub bandwidth_gb_per_second: f64,
-    /// Device memory in GiB.
-    #[cfg_attr(feature = "openapi", schemars(range(min = 0.0)))]
-    pub memory_gib: f64,
-    /// Half-width of the 80% interval without a measurement, as a factor above 1.
-    #[cfg_attr(feature = "openapi", schemars(range(min = 1.0)))]
-    pub half_width: f64,
-    /// Where the figures are published.
-    pub source: String,
-}
-
 /// The model in use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(schemars::JsonSchema))]

@@ -31,7 +31,7 @@ pub use crate::layout::{BONDED_ON_GPU, Device, Layout, PME_ON_GPU, UPDATE_ON_GPU
 pub use build::{Build, MPI, PRECISION, SIMD};
 pub use calibration::{Benchmark, CalibrationReply, CalibrationRequest};
 pub use hardware::{
-    ClassResidual, CpuHardware, DroppedRuns, GpuHardware, HardwareReply, ModelClass, ModelReply,
+    ClassResidual, DroppedRuns, ModelClass, ModelReply,
 };
 pub use ladder::{
     Alternative, EFFICIENCY, Explore, HardwareSpeed, LadderReply, LadderRequest, Limits, MeasuredRun,
@@ -48,8 +48,6 @@ pub const LADDER_PATH: &str = "/v1/ladder";
 pub const PREDICT_PATH: &str = "/v1/predict";
 /// Path of the benchmarks for one kind of node.
 pub const CALIBRATE_PATH: &str = "/v1/calibrate";
-/// Path of the table of hardware classes.
-pub const HARDWARE_PATH: &str = "/v1/hardware";
 /// Path of the description of the model in use.
 pub const MODEL_PATH: &str = "/v1/model";
 

@@ -63,7 +63,7 @@ const CORES: u32 = 16;
 /// 100,000 atoms of water on 16 cores of a usual node, or of one of twice as many where that has fewer. So it is that
 /// of a part of a node for all classes, on which the clock is less certain.
 #[must_use]
-pub fn half_width_of_cpu(cpu: &'static CpuClass) -> f64 {
+fn half_width_of_cpu(cpu: &'static CpuClass) -> f64 {
     let node_cpus = Some((2 * CORES).max(cpu.node_cores as u32));
     half_width(
         &Hardware { cpu, smt: false, smt_known: true, gpu: None, node_cpus, is_virtual: false },
@@ -73,7 +73,7 @@ pub fn half_width_of_cpu(cpu: &'static CpuClass) -> f64 {
 
 /// The same of a class of GPU: for one beside 8 cores of a usual processor.
 #[must_use]
-pub fn half_width_of_gpu(class: &'static GpuClass) -> f64 {
+fn half_width_of_gpu(class: &'static GpuClass) -> f64 {
     let cpu = CpuClass::by_key("amd64-avx2").unwrap_or(CpuClass::unknown());
     half_width(
         &Hardware {

@@ -15,9 +15,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use scavenger_program::probes::{self, Probes};
 use scavenger_program::server;
-use scavenger_schema::tuning::{
-    CALIBRATE_PATH, DroppedRuns, HARDWARE_PATH, LADDER_PATH, MODEL_PATH, PREDICT_PATH,
-};
+use scavenger_schema::tuning::{CALIBRATE_PATH, DroppedRuns, LADDER_PATH, MODEL_PATH, PREDICT_PATH};
 use scavenger_tuner_model::Model;
 use tokio::net::TcpListener;
 
@@ -114,7 +112,6 @@ pub fn router(service: &Service) -> Router {
         .route(LADDER_PATH, post(routes::ladder))
         .route(PREDICT_PATH, post(routes::predict))
         .route(CALIBRATE_PATH, post(routes::calibrate))
-        .route(HARDWARE_PATH, get(routes::hardware))
         .route(MODEL_PATH, get(routes::model))
         .with_state(service.clone())
         .merge(probes::router(Arc::clone(&service.0)))

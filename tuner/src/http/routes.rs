@@ -8,13 +8,10 @@ use axum::http::StatusCode;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use scavenger_schema::tuning::{
-    CalibrationReply, CalibrationRequest, CpuHardware, ErrorCode, GpuHardware, HardwareReply, LadderReply,
-    LadderRequest, ModelReply, PredictReply, PredictRequest,
+    CalibrationReply, CalibrationRequest, ErrorCode, LadderReply, LadderRequest, ModelReply, PredictReply,
+    PredictRequest,
 };
-use scavenger_tuner_model::calibrate;
-use scavenger_tuner_model::description::{self, half_width_of_cpu, half_width_of_gpu};
-use scavenger_tuner_model::hardware::{CPU_CLASSES, gpu_classes};
-use scavenger_tuner_model::ladder;
+use scavenger_tuner_model::{calibrate, description, ladder};
 
 use super::Service;
 use super::error::{ApiError, Asked};
@@ -49,26 +46,6 @@ pub(super) async fn calibrate(
         ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, ErrorCode::Unavailable, error)
     })?;
     Ok(Json(proposal?))
-}
-
-pub(super) async fn hardware() -> Json<HardwareReply> {
-    let cpus = CPU_CLASSES.iter().map(|class| CpuHardware {
-        class: class.key.to_owned(),
-        products: class.products.to_owned(),
-        simd: class.simd.to_string(),
-        clock_ghz: class.clock_ghz,
-        half_width: half_width_of_cpu(class),
-        source: class.source.to_owned(),
-    });
-    let gpus = gpu_classes().map(|class| GpuHardware {
-        class: class.key.to_owned(),
-        teraflops: class.tflops,
-        bandwidth_gb_per_second: class.bandwidth,
-        memory_gib: class.memory_gib,
-        half_width: half_width_of_gpu(class),
-        source: class.source.to_owned(),
-    });
-    Json(HardwareReply { cpus: cpus.collect(), gpus: gpus.collect() })
 }
 
 pub(super) async fn model(State(service): State<Service>) -> Json<ModelReply> {
