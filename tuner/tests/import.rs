@@ -37,6 +37,11 @@ fn failed(output: &Output, code: i32, sentence: &str) {
     assert!(output.stdout.is_empty());
 }
 
+#[test]
+fn what_the_bench_of_neighbours_prints_is_imported() {
+    succeeded(&import(include_str!("../data/neighbours.csv"), &[]), "checked 18 runs");
+}
+
 #[tokio::test]
 async fn runs_of_a_file_are_learned_from() {
     let postgres = Postgres::start(&["fsync=off"]).expect("should start a Postgres");

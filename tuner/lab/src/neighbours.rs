@@ -1,27 +1,57 @@
-//! What neighbours cost: boxes of water on one core, alone and beside copies on all other cores of the machine
+//! What neighbours cost: boxes of water on a part of a machine's cores, alone and beside copies of themselves
 //! (`benches/neighbours.rs` measures them).
 
-use scavenger_schema::tuning::{Interval, PredictRequest};
+use scavenger_schema::tuning::{Build, Interval, Layout, PmeDescription, PredictRequest, SystemDescription};
 use scavenger_tuner_model::Model;
 use serde::Deserialize;
 
 use super::settings::{measured, of_water};
 
-const NEIGHBOURS: &str = include_str!("../../data/neighbours.csv");
-/// Cores of the machine.
-const NODE_MILLICORES: u32 = 2000;
+/// The files, and the instance type of the machine that each is of.
+const FILES: [(&str, &str); 1] = [("c7a.large", include_str!("../../data/neighbours.csv"))];
 
-/// A line of the file.
+/// A row: a run, in the columns of `scavenger-tuner import`.
 #[derive(Clone, Debug, Deserialize)]
 struct Line {
     atoms: u64,
-    box_nm: f64,
-    pme_grid: u32,
-    /// Copies beside it, each on a core.
-    neighbours: u32,
+    box_nm: String,
+    pme_grid: String,
+    ntmpi: u32,
+    ntomp: u32,
+    npme: u32,
     ns_per_day: f64,
-    low: f64,
-    high: f64,
+    gromacs_version: String,
+    simd: String,
+    node_cpu_millicores: u32,
+    node_requested_millicores: u32,
+}
+
+impl Line {
+    fn layout(&self) -> Layout {
+        Layout { npme: self.npme, ..Layout::cpu(self.ntmpi, self.ntomp) }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.node_requested_millicores <= 1000 * self.layout().threads()
+    }
+
+    fn request(&self, instance: &str) -> Option<PredictRequest> {
+        let three = |text: &str| text.split('x').map(|part| part.parse().ok()).collect::<Option<Vec<f64>>>();
+        let edges: [f64; 3] = three(&self.box_nm)?.try_into().ok()?;
+        let grid: [f64; 3] = three(&self.pme_grid)?.try_into().ok()?;
+        let mut request = of_water(self.atoms, edges[0], 0);
+        request.node.labels.values_mut().for_each(|value| instance.clone_into(value));
+        request.node.allocatable.cpu_millicores = self.node_cpu_millicores;
+        let pme = Some(PmeDescription { grid: grid.map(|points| points as u32), order: 4 });
+        Some(PredictRequest {
+            system: SystemDescription { box_nm: Some(edges), pme, ..request.system },
+            layout: self.layout(),
+            cpu_millicores: Some(1000 * self.layout().threads()),
+            gromacs_version: Some(self.gromacs_version.clone()),
+            build: Build { simd: Some(self.simd.clone()), ..Build::default() },
+            ..request
+        })
+    }
 }
 
 /// A box of water, alone and beside copies of itself.
@@ -29,6 +59,8 @@ struct Line {
 pub struct Pair {
     /// Its atoms.
     pub atoms: u64,
+    /// Its cores, and those of its node that were requested beside copies.
+    pub cores: (u32, u32),
     /// Measured ns per day alone.
     pub alone: f64,
     /// The same beside the copies.
@@ -49,32 +81,49 @@ impl Pair {
     }
 }
 
+/// Lowest, middle and highest speed of repetitions, with one of them; none of none.
+fn speeds<'a>(lines: impl Iterator<Item = &'a Line>) -> Option<(&'a Line, [f64; 3])> {
+    let mut lines: Vec<&Line> = lines.collect();
+    lines.sort_by(|a, b| a.ns_per_day.total_cmp(&b.ns_per_day));
+    let middle = *lines.get(lines.len() / 2)?;
+    Some((middle, [lines.first()?.ns_per_day, middle.ns_per_day, lines.last()?.ns_per_day]))
+}
+
 /// All pairs. Lines that cannot be read are left out.
 #[must_use]
 pub fn pairs() -> Vec<Pair> {
-    let mut reader = csv::Reader::from_reader(NEIGHBOURS.as_bytes());
-    let lines: Vec<Line> = reader.deserialize().filter_map(Result::ok).collect();
-    let alone = lines.iter().filter(|line| line.neighbours == 0);
-    let pair = |alone: &Line| {
-        let beside = lines.iter().find(|line| line.neighbours > 0 && line.atoms == alone.atoms)?;
-        let request = of_water(alone.atoms, alone.box_nm, alone.pme_grid);
+    FILES.iter().flat_map(|(instance, text)| pairs_of(instance, text)).collect()
+}
+
+fn pairs_of(instance: &str, text: &str) -> Vec<Pair> {
+    let lines: Vec<Line> = csv::Reader::from_reader(text.as_bytes()).deserialize().filter_map(Result::ok).collect();
+    let key = |line: &Line| (line.atoms, line.layout().threads(), line.node_requested_millicores);
+    let mut keys: Vec<_> = lines.iter().filter(|line| !line.is_alone()).map(key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let pair = |(atoms, cores, requested)| {
+        let (one, alone) =
+            speeds(lines.iter().filter(|line| line.is_alone() && (line.atoms, line.layout().threads()) == (atoms, cores)))?;
+        let (other, beside) = speeds(lines.iter().filter(|line| key(line) == (atoms, cores, requested)))?;
+        let request = one.request(instance)?;
         Some(Pair {
-            atoms: alone.atoms,
-            alone: alone.ns_per_day,
-            beside: beside.ns_per_day,
-            spread: (alone.high / alone.low).max(beside.high / beside.low),
-            after_alone: after(&request, alone)?,
-            after_beside: after(&request, beside)?,
+            atoms,
+            cores: (cores, requested / 1000),
+            alone: alone[1],
+            beside: beside[1],
+            spread: (alone[2] / alone[0]).max(beside[2] / beside[0]),
+            after_alone: after(&request, one)?,
+            after_beside: after(&request, other)?,
         })
     };
-    alone.filter_map(pair).collect()
+    keys.into_iter().filter_map(pair).collect()
 }
 
 /// What is predicted once a run was measured, and what was beside it is known.
 fn after(request: &PredictRequest, line: &Line) -> Option<Interval> {
-    let requested = 1000 * (1 + line.neighbours);
+    let (cpu, node) = (request.cpu_millicores?, line.node_cpu_millicores);
     let run = measured(request, line.ns_per_day)?;
-    let run = run.on_node(&request.node.labels, 1000, NODE_MILLICORES, Some(requested));
+    let run = run.on_node(&request.node.labels, cpu, node, Some(line.node_requested_millicores));
     Some(Model::prior().learn(&[run]).answer(request).ok()?.ns_per_day)
 }
 

@@ -107,17 +107,20 @@ fn settings(
 
 fn neighbours(text: &mut String, pairs: &[super::neighbours::Pair]) {
     text.push_str(
-        "\nBoxes of water on one core of a virtual machine of two, in ns/day: alone, beside a copy on the other core, and \
-         what is predicted once one of the two was measured (neighbours.csv):\n\n\
-         | atoms | alone | beside a copy | slower by | repetitions differ by | predicted after the run alone | beside a \
-         copy within it | predicted after the run beside a copy |\n|---:|---:|---:|---:|---:|---|---|---|\n",
+        "\nBoxes of water on a part of a machine's cores, in ns/day: alone, beside copies, and what is predicted once one of \
+         the two was measured (neighbours.csv):\n\n\
+         | atoms | cores | busy cores beside copies | alone | beside copies | slower by | repetitions differ by | predicted \
+         after the run alone | beside copies within it | predicted after the run beside copies |\n\
+         |---:|---:|---:|---:|---:|---:|---:|---|---|---|\n",
     );
     for pair in pairs {
         let interval = |Interval { p10, p50, p90 }: Interval| format!("{p50:.1} ({p10:.1} to {p90:.1})");
         let _ = writeln!(
             text,
-            "| {} | {:.1} | {:.1} | {:.0}% | {:.0}% | {} | {} | {} |",
+            "| {} | {} | {} | {:.1} | {:.1} | {:.0}% | {:.0}% | {} | {} | {} |",
             pair.atoms,
+            pair.cores.0,
+            pair.cores.1,
             pair.alone,
             pair.beside,
             100.0 * (pair.alone / pair.beside - 1.0),

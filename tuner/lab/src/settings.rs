@@ -82,7 +82,8 @@ fn observed(line: &Line) -> Option<Observation> {
 /// A run of what is asked about.
 pub(super) fn measured(request: &PredictRequest, speed: f64) -> Option<Observation> {
     let PredictRequest { system, layout, node, gromacs_version, build, .. } = request;
-    let resources = Resources { cpu_millicores: 1000, memory_bytes: 0, gpus: 0 };
+    let cpu_millicores = 1000 * layout.threads();
+    let resources = Resources { cpu_millicores, memory_bytes: 0, gpus: 0 };
     let version = gromacs_version.as_deref();
     Observation::local(system, version, layout, &resources, &node.labels, speed, "measured")
         .and_then(|run| run.built(version, build))

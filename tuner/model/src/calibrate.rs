@@ -32,7 +32,8 @@ const ATOMS_PER_CORE: u64 = 1500;
 const WORTH_IT: f64 = 0.03;
 
 /// A box of water that a benchmark can have.
-fn water(found: WaterBox) -> SystemDescription {
+#[must_use]
+pub fn water(found: WaterBox) -> SystemDescription {
     usual(found.atoms(), found.edges_nm())
 }
 
@@ -174,6 +175,18 @@ fn mean_sigma(model: &Model, hardware: &Hardware, wanted: &[Run]) -> f64 {
     wanted.iter().map(sigma).sum::<f64>() / wanted.len() as f64
 }
 
+/// The layout of so many cores that is fastest by physics; beside a GPU if the node has any.
+#[must_use]
+pub fn fastest_layout(job: &Job, hardware: &Hardware, cores: u32) -> Option<Layout> {
+    let layouts = match hardware.gpu {
+        Some(gpu) => Vec::from_iter(gpu_layout(&job.system, cores, gpu)),
+        None => cpu_layouts(&job.system, cores),
+    };
+    let prior = Model::prior();
+    let speed = |layout: &Layout| prior.physics(job, hardware, layout, cores * bounds::WHOLE_CORE);
+    layouts.into_iter().max_by(|a, b| speed(a).total_cmp(&speed(b)))
+}
+
 /// Systems on 1, 2, 4, ... cores of the node and all of them, but at most `most_cores`, each with the layout that is
 /// fastest by physics; beside a GPU if the node has any.
 fn runs(
@@ -187,20 +200,12 @@ fn runs(
     let most = (request.node.allocatable.cpu_millicores / bounds::WHOLE_CORE).min(most_cores).min(useful);
     let mut counts: Vec<u32> = (0..11).map(|power| 1 << power).filter(|cores| *cores < most).collect();
     counts.extend((most > 0).then_some(most));
-    let prior = Model::prior();
     let mut found = Vec::new();
     for system in systems {
         let version = request.gromacs_version.as_deref();
         let job = Job::new(system, version)?.built(version, &request.build)?;
         for cores in &counts {
-            let layouts = match hardware.gpu {
-                Some(gpu) => Vec::from_iter(gpu_layout(&job.system, *cores, gpu)),
-                None => cpu_layouts(&job.system, *cores),
-            };
-            let speed = |layout: &Layout| prior.physics(&job, hardware, layout, cores * 1000);
-            let Some(layout) = layouts.into_iter().max_by(|a, b| speed(a).total_cmp(&speed(b))) else {
-                continue;
-            };
+            let Some(layout) = fastest_layout(&job, hardware, *cores) else { continue };
             let peak_bytes = peak_bytes(&job.system, &layout);
             let memory_bytes = request_bytes(peak_bytes);
             let resources = Resources { cpu_millicores: cores * 1000, memory_bytes, gpus: layout.gpus };
