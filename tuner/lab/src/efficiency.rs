@@ -77,7 +77,7 @@ fn served(model: &Model, row: &Row) -> f64 {
         is_virtual: false,
     };
     let layout = Layout { npme: place.npme as u32, ..Layout::cpu(place.ranks as u32, place.threads as u32) };
-    model.about(&row.job, &[hardware]).speed_alone(&hardware, &layout, place.cores as u32 * 1000)
+    model.speed_alone(&row.job, &hardware, &layout, place.cores as u32 * 1000)
 }
 
 #[cfg(test)]

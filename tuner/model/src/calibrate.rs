@@ -158,8 +158,7 @@ fn short_enough(model: &Model, hardware: &Hardware, runs: Vec<Run>, seconds: f64
 }
 
 fn predicted(model: &Model, hardware: &Hardware, run: &Run) -> Interval {
-    let asked = model.about(&run.job, &[*hardware]);
-    asked.predict(hardware, &run.layout, run.resources.cpu_millicores).ns_per_day
+    model.predict(&run.job, hardware, &run.layout, run.resources.cpu_millicores).ns_per_day
 }
 
 fn half_width(sigma: f64) -> f64 {
@@ -301,11 +300,7 @@ mod tests {
         let hardware = hardware_of(&request.node.labels, 0);
         let others = [25_000, 400_000].map(wanted);
         for run in super::runs(&request, &hardware, &others, u32::MAX).expect("water should be accepted") {
-            let of = |model: &Model| {
-                let asked = model.about(&run.job, &[hardware]);
-                asked.predict(&hardware, &run.layout, run.resources.cpu_millicores).ns_per_day
-            };
-            let (before, after) = (of(&model), of(&learned));
+            let (before, after) = (predicted(&model, &hardware, &run), predicted(&learned, &hardware, &run));
             let measured = before.p50 / 1.6;
             assert!(after.p90 / after.p10 < before.p90 / before.p10);
             assert!(after.p10 < measured && measured < after.p90, "{after:?} {measured}");

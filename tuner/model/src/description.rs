@@ -92,8 +92,7 @@ fn half_width(hardware: &Hardware, layout: &Layout) -> f64 {
     let model = Model::prior();
     // The bounds of a request have water in them: without a system, nothing would be known of the class.
     let Ok(job) = Job::new(&wanted(100_000), None) else { return f64::INFINITY };
-    let asked = model.about(&job, &[*hardware]);
-    let speed = asked.predict(hardware, layout, layout.threads() * WHOLE_CORE).ns_per_day;
+    let speed = model.predict(&job, hardware, layout, layout.threads() * WHOLE_CORE).ns_per_day;
     speed.p90 / speed.p50
 }
 

@@ -47,7 +47,8 @@ pub(crate) fn on_faster_kinds(question: &Question<'_>, anywhere: &[Candidate]) -
                 layout: candidate.layout,
                 peak_bytes: candidate.peak_bytes,
                 speed: *speed,
-                alone: question.asked.speed_alone(
+                alone: question.model.speed_alone(
+                    question.job,
                     hardware,
                     &candidate.layout,
                     candidate.resources.cpu_millicores,

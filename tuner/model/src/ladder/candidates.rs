@@ -11,7 +11,7 @@ use super::explore::Restart;
 use crate::hardware::{GpuClass, Hardware, hardware_of};
 use crate::layout;
 use crate::memory::request_bytes;
-use crate::model::{Asked, Job, Model};
+use crate::model::{Job, Model};
 use crate::system::System;
 
 /// Most CPU that is considered for one pod.
@@ -117,8 +117,6 @@ pub(crate) struct Question<'a> {
     pub(crate) kinds: &'a [Kind<'a>],
     /// The processors of the kinds, each once: on CPUs alone, GPUs beside them make no difference.
     pub(crate) processors: Vec<Processors>,
-    /// What was learned about them.
-    pub(crate) asked: Asked<'a>,
     /// What earlier attempts of the same simulation measured.
     pub(crate) restart: Option<Restart<'a>>,
     /// What distinguishes kinds of nodes, without GPUs and with them, once it is asked for.
@@ -152,9 +150,7 @@ impl<'a> Question<'a> {
             one.sizes.sort_unstable();
             one.sizes.dedup();
         }
-        let hardware: Vec<Hardware> = kinds.iter().map(|kind| kind.hardware).collect();
-        let (asked, labels) = (model.about(job, &hardware), Default::default());
-        Self { model, job, limits, kinds, processors, asked, restart: None, labels }
+        Self { model, job, limits, kinds, processors, restart: None, labels: Default::default() }
     }
 }
 
@@ -274,7 +270,7 @@ fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> 
 
     let mut found: Vec<Candidate> = Vec::with_capacity(ranked.len());
     for (_, (layout, resources, peak_bytes)) in ranked {
-        let speed = |hardware: Hardware| (hardware, question.asked.speed(&hardware, layout, cpu_millicores));
+        let speed = |hardware: Hardware| (hardware, model.speed(job, &hardware, layout, cpu_millicores));
         let on: Vec<(Hardware, f64)> = holding(question, resources).map(speed).collect();
         let slowest = on.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
         let Some((hardware, speed)) = slowest else { continue };
@@ -283,7 +279,7 @@ fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> 
             layout: *layout,
             peak_bytes: *peak_bytes,
             speed,
-            alone: question.asked.speed_alone(&hardware, layout, cpu_millicores),
+            alone: model.speed_alone(job, &hardware, layout, cpu_millicores),
             slowest: hardware,
             bound: None,
             on: if on.len() > 1 { on } else { Vec::new() },

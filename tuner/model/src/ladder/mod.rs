@@ -39,7 +39,7 @@ use candidates::{Candidate, Kind, Question, candidates, holding_it, kinds_of};
 use explore::Restart;
 use lines::{Chosen, choose, lines_of};
 use runnable::{Label, on_runnable};
-pub(crate) use sanity::{Asking, Sane};
+pub(crate) use sanity::Sane;
 
 use crate::error::{FieldError, TuneError, within};
 use crate::hardware::{GpuClass, Hardware, UNKNOWN};
@@ -146,7 +146,7 @@ struct Checked<'a> {
 
 /// Checks a request and counts the work of its system.
 fn checked<'a>(model: &Model, request: &'a LadderRequest) -> Result<Checked<'a>, TuneError> {
-    let sane = Sane::new(&Asking::ladder(model, request))?;
+    let sane = Sane::new(model, &request.system, request.gromacs_version.as_deref(), &request.build)?;
     let restart = request.explore.as_ref().map(Restart::new).transpose();
     let restart = restart.map_err(|error| error.within("explore"))?;
     check_limits(&request.limits).map_err(|error| error.within("limits"))?;
@@ -184,7 +184,7 @@ fn check_limits(limits: &Limits) -> Result<(), FieldError> {
 /// The prediction of a candidate on each kind of hardware that can hold it.
 fn predictions(question: &Question<'_>, candidate: &Candidate) -> Vec<(Hardware, Interval)> {
     let millicores = candidate.resources.cpu_millicores;
-    let predict = |hardware: &Hardware| question.asked.predict(hardware, &candidate.layout, millicores);
+    let predict = |hardware: &Hardware| question.model.predict(question.job, hardware, &candidate.layout, millicores);
     let kinds = holding_it(question, candidate);
     kinds.map(|hardware| (hardware, predict(&hardware).ns_per_day)).collect()
 }

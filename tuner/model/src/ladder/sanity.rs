@@ -3,7 +3,7 @@
 //! The model was fitted to solvated systems of ordinary size. What is far from them is not refused, since it may run,
 //! but it must not look as certain as the rest: its interval is wider.
 
-use scavenger_schema::tuning::{Build, LadderRequest, PredictRequest, SystemDescription};
+use scavenger_schema::tuning::{Build, SystemDescription};
 
 use crate::error::FieldError;
 use crate::model::{Job, Model};
@@ -26,12 +26,18 @@ pub(crate) struct Sane {
 
 impl Sane {
     /// Checks the system of a request and looks at it as an expert would.
-    pub(crate) fn new(asked: &Asking<'_>) -> Result<Self, FieldError> {
-        let mut sane = Self { notes: Vec::new(), job: asked.job()? };
+    pub(crate) fn new(
+        model: &Model,
+        system: &SystemDescription,
+        gromacs_version: Option<&str>,
+        build: &Build,
+    ) -> Result<Self, FieldError> {
+        let job = Job::new(system, gromacs_version)?.built(gromacs_version, build)?;
+        let mut sane = Self { notes: Vec::new(), job };
         sane.look_at_cutoff();
         sane.look_at_density();
         // A run of this very system says more of it than its size does.
-        if !asked.model.has_run(&sane.job) {
+        if !model.has_run(&sane.job) {
             sane.look_at_size();
         }
         Ok(sane)
@@ -99,40 +105,6 @@ impl Sane {
     }
 }
 
-/// What is simulated, where, with which GROMACS, and who is asked.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asking<'a> {
-    pub(crate) model: &'a Model,
-    pub(crate) system: &'a SystemDescription,
-    pub(crate) gromacs_version: Option<&'a str>,
-    pub(crate) build: &'a Build,
-}
-
-impl<'a> Asking<'a> {
-    pub(crate) fn ladder(model: &'a Model, request: &'a LadderRequest) -> Self {
-        Self {
-            model,
-            system: &request.system,
-            gromacs_version: request.gromacs_version.as_deref(),
-            build: &request.build,
-        }
-    }
-
-    pub(crate) fn prediction(model: &'a Model, request: &'a PredictRequest) -> Self {
-        Self {
-            model,
-            system: &request.system,
-            gromacs_version: request.gromacs_version.as_deref(),
-            build: &request.build,
-        }
-    }
-
-    /// The job that is asked about.
-    fn job(&self) -> Result<Job, FieldError> {
-        Job::new(self.system, self.gromacs_version)?.built(self.gromacs_version, self.build)
-    }
-}
-
 /// Three significant digits, without an exponent up to a million.
 fn three_digits(value: f64) -> String {
     let digits = (2 - value.abs().max(1e-6).log10().floor() as i32).clamp(0, 8);
@@ -165,8 +137,7 @@ mod tests {
     fn sane(spoil: impl FnOnce(&mut SystemDescription)) -> Sane {
         let mut system = water(100_000);
         spoil(&mut system);
-        Sane::new(&Asking::ladder(&Model::prior(), &request(system, vec![node(1000, 1)])))
-            .expect("the system should be accepted")
+        Sane::new(&Model::prior(), &system, None, &Build::default()).expect("the system should be accepted")
     }
 
     fn first(spoil: impl FnOnce(&mut SystemDescription)) -> (Interval, Vec<String>) {

@@ -72,7 +72,7 @@ fn together(
     let hardware = holding(question, &resources)
         .find(|hardware| class_name(hardware.cpu, hardware, &layout) == class)
         .filter(|hardware| !is_too_much && layout::check(&all_atoms, &layout, hardware.gpu).is_ok())?;
-    let one = question.asked.predict(&hardware, &layout, cores * 1000);
+    let one = question.model.predict(question.job, &hardware, &layout, cores * 1000);
     let step = one.step;
     // Busy with what is on the GPU; launches and transfers are not.
     let mesh = if layout.pme == Device::Gpu { step.pme } else { 0.0 };

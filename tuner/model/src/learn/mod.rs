@@ -109,12 +109,6 @@ impl Origin {
         self.class
     }
 
-    /// The class, and that of the processor beside it if it is a GPU.
-    #[must_use]
-    pub fn hardware(&self) -> (&'static str, &'static str) {
-        (self.class, self.host)
-    }
-
     /// GPUs that work together.
     #[must_use]
     pub fn gpus(&self) -> u32 {

@@ -6,14 +6,14 @@ use scavenger_schema::tuning::{Layout, NodeShape, PredictReply, PredictRequest, 
 use super::Model;
 use crate::error::{FieldError, TuneError, length_within, within};
 use crate::hardware::{CpuClass, Hardware, hardware_of};
-use crate::ladder::{Asking, Sane};
+use crate::ladder::Sane;
 use crate::performance::StepTime;
 use crate::{layout, memory};
 
 impl Model {
     /// Answers a whole request for one layout.
     pub fn answer(&self, request: &PredictRequest) -> Result<PredictReply, TuneError> {
-        let sane = Sane::new(&Asking::prediction(self, request))?;
+        let sane = Sane::new(self, &request.system, request.gromacs_version.as_deref(), &request.build)?;
         let job = &sane.job;
         let node = &request.node;
         check_node(node).map_err(|error| error.within("node"))?;
@@ -42,7 +42,7 @@ impl Model {
                 ),
             )));
         }
-        let prediction = self.about(job, &[hardware]).predict(&hardware, &layout, cpu_millicores);
+        let prediction = self.predict(job, &hardware, &layout, cpu_millicores);
         let ns_per_day = prediction.ns_per_day;
         let hours_to_finish = job.system.hours(ns_per_day.p50);
         let mut notes = sane.notes.clone();

@@ -1,11 +1,11 @@
 //! The model in use: constants, what was learned, and the predictions they make.
 
 mod answer;
-mod asked;
 mod job;
 mod learning;
 mod observation;
 mod place;
+mod predict;
 #[cfg(test)]
 mod tests;
 
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use scavenger_schema::tuning::{ClassResidual, Layout};
 
-use crate::hardware::{CpuClass, Hardware};
+use crate::hardware::CpuClass;
 use crate::interval::combine;
 #[cfg(doc)]
 use crate::learn::BOUND;
@@ -21,13 +21,12 @@ use crate::learn::{About, Knowledge, Known, Origin, Site};
 use crate::memory;
 use crate::memory::MeasuredPeaks;
 use crate::performance::{Constants, CpuParts, Placement, StepTime, cpu_parts, step_time};
-use place::{placement, throttling};
 
 pub use answer::class_name;
 pub(crate) use answer::{check_layout, check_node, display};
-pub use asked::{Asked, Prediction};
 pub use job::{Job, local_site};
 pub use observation::Observation;
+pub use predict::Prediction;
 
 /// Uncertainty of ln(time) of the pairs with a build that is not the processor's own, relative to the logarithm of what it
 /// costs: one setting of a compiler, kernels that are tuned less.
@@ -176,44 +175,6 @@ impl Model {
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
-    }
-
-    /// What was learned, as far as it concerns `job` on hardware of one of `kinds`.
-    #[must_use]
-    pub fn about<'a>(&'a self, job: &'a Job, kinds: &[Hardware]) -> Asked<'a> {
-        let mut origins: Vec<Origin> = Vec::new();
-        for kind in kinds {
-            origins.push(Origin::new(kind.cpu.key, kind.cpu.sigma, 0, job.site, job));
-            origins.extend(
-                kind.gpu.map(|gpu| Origin::new(gpu.key, gpu.sigma, 1, job.site, job).beside(kind.cpu.key)),
-            );
-        }
-        origins.sort_by_key(Origin::hardware);
-        origins.dedup_by_key(|origin| origin.hardware());
-        let about = |origin: Origin| (origin.hardware(), self.knowledge.about(&origin));
-        let about = origins.into_iter().map(about).filter(|(_, about)| about.known > Known::Class).collect();
-        Asked { model: self, job, about }
-    }
-
-    /// Speed in ns per day by physics alone.
-    #[must_use]
-    pub fn physics(&self, job: &Job, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> f64 {
-        self.physics_in(job, hardware.cpu, &placement(hardware, layout, cpu_millicores), cpu_millicores)
-    }
-
-    fn physics_in(&self, job: &Job, cpu: &CpuClass, place: &Placement, cpu_millicores: u32) -> f64 {
-        job.system.ns_per_day(self.step_time(job, cpu, place).total * throttling(cpu_millicores))
-    }
-
-    fn physical_step(
-        &self,
-        job: &Job,
-        hardware: &Hardware,
-        layout: &Layout,
-        cpu_millicores: u32,
-    ) -> (Placement, StepTime) {
-        let place = placement(hardware, layout, cpu_millicores);
-        (place, self.step_time(job, hardware.cpu, &place).scaled(throttling(cpu_millicores)))
     }
 }
 

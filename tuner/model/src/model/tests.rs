@@ -489,7 +489,7 @@ fn a_run_on_an_idle_node_says_that_a_busy_one_is_slower() {
     let job = Job::new(&water(100_000), Some("2024.4")).expect("water should be accepted");
     let learned = |run: Observation| {
         let model = Model::prior().learn(&[run]);
-        model.about(&job, &[hardware]).speed(&hardware, &layout, 8000)
+        model.speed(&job, &hardware, &layout, 8000)
     };
     let unknown = learned(run.clone());
     let alone = learned(run.clone().on_node(&labels, 8000, 128_000, Some(8000)));
