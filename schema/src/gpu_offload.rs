@@ -1,36 +1,13 @@
 //! What the settings of a run and the build of GROMACS allow on a GPU.
 //!
-//! The submitter's inspection and the tuner's reading of run input files both ask here, so that the rules stand in one
-//! place. They follow mdrun's own checks (`decideWhetherToUseGpusFor...`, `pme_gpu_supports_input`,
-//! `inputSupportsListedForcesGpu`), and where what is known does not tell, they say no: a part that stays on the CPU
-//! costs time, one that mdrun refuses costs the run.
+//! The submitter and the tuner's command line both ask here, so that the rules stand in one place. They follow mdrun's own
+//! checks (`decideWhetherToUseGpusFor...`, `pme_gpu_supports_input`, `inputSupportsListedForcesGpu`), and where what is known
+//! does not tell, they say no: a part that stays on the CPU costs time, one that mdrun refuses costs the run.
 
 use std::collections::BTreeMap;
 
 use crate::tuning::release_year;
 
-/// Settings that the rules look at, under the names that `gmx dump` gives them.
-pub const SETTINGS: [&str; 19] = [
-    "integrator",
-    "cutoff-scheme",
-    "coulombtype",
-    "vdw-type",
-    "lj-pme-comb-rule",
-    "pme-order",
-    "epsilon-surface",
-    "tcoupl",
-    "pcoupl",
-    "free-energy",
-    "pull",
-    "awh",
-    "mts",
-    "nwall",
-    "rotation",
-    "swapcoords",
-    "cos-acceleration",
-    "constraint-algorithm",
-    "simulated-tempering",
-];
 /// Key of the version, as `gmx --version` prints it.
 pub const VERSION: &str = "gromacs-version";
 /// Key of the first word of the line `GPU support:` of `gmx --version`.
@@ -41,10 +18,6 @@ pub const ENERGY_GROUPS: &str = "energy-groups";
 pub const OBSTACLES: &str = "update-obstacles";
 /// Value of [`OBSTACLES`] if there are none.
 pub const NO_OBSTACLES: &str = "none";
-/// Most constraints of a molecule that may hang together: mdrun gives each group of coupled constraints one block of 256
-/// threads of the GPU.
-pub const MOST_COUPLED_CONSTRAINTS: u64 = 256;
-
 /// What may run on a GPU; none where neither settings nor build say anything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {

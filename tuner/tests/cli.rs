@@ -120,7 +120,7 @@ fn gmx(name: &str, prints: &str) -> std::path::PathBuf {
 
 #[test]
 fn recommends_for_a_run_input_file_and_draws_it() {
-    let prints = "inputrec:\n dt = 0.002\n nsteps = 5000\n coulombtype = PME\n rcoulomb = 1\n rvdw = 1\n \
+    let prints = "inputrec:\n integrator = md\n dt = 0.002\n nsteps = 5000\n coulombtype = PME\n rcoulomb = 1\n rvdw = 1\n \
                   fourier-nx = 40\n fourier-ny = 40\n fourier-nz = 40\n pme-order = 4\n #atoms = 10000\n";
     let gmx = gmx("gmx-of-a-small-system", prints);
     let plot = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("ladder.svg");
@@ -175,7 +175,7 @@ fn serves_until_sigterm_and_then_ends_well() {
 fn failures_have_a_sentence_and_an_exit_code() {
     let cases: [(&[&str], i32, &str); 18] = [
         (&["recommend", "x.tpr", "--gmx", "/nowhere/gmx"], 2, "install GROMACS"),
-        (&["recommend", "x.tpr", "--gmx", "true"], 2, "gmx dump found no #atoms"),
+        (&["recommend", "x.tpr", "--gmx", "true"], 2, "gmx dump found no atoms"),
         (&["calibrate", "--node", "0,1Gi"], 1, "node.allocatable"),
         (&["calibrate", "--max-cores", "0"], 1, "maxCpuMillicores"),
         (&["calibrate", "--max-atoms", "100"], 1, "maxAtoms"),

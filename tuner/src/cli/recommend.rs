@@ -47,8 +47,9 @@ fn request(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
     let mut request = match (&options.request, &options.file) {
         (Some(path), _) => read(path)?,
         (None, Some(file)) => {
-            let build = tpr::build(&options.gmx);
-            let mut system = tpr::read(&options.gmx, &build, file)
+            let found = tpr::build(&options.gmx)
+                .and_then(|build| Ok((tpr::read(&options.gmx, &build, file)?, build)));
+            let (mut system, build) = found
                 .with_context(|| format!("cannot read {}", file.display()))
                 .map_err(Failure::environment)?;
             if options.nsteps != -1 {
