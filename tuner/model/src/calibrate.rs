@@ -365,16 +365,7 @@ mod tests {
         let field = |request: CalibrationRequest| {
             propose(&Model::prior(), &request).expect_err("it should be refused").field().to_owned()
         };
-        assert_eq!(field(CalibrationRequest { max_benchmarks: 4, ..request(4, 0) }), "maxBenchmarks");
         assert_eq!(field(request(0, 0)), "node.allocatable");
-        assert_eq!(
-            field(CalibrationRequest { max_cpu_millicores: Some(500), ..request(4, 0) }),
-            "maxCpuMillicores"
-        );
-        assert_eq!(field(CalibrationRequest { max_atoms: Some(5183), ..request(4, 0) }), "maxAtoms");
-        for seconds in [f64::NAN, 19.0, 601.0] {
-            assert_eq!(field(CalibrationRequest { seconds, ..request(4, 0) }), "seconds");
-        }
         let mut many = request(4, 0);
         many.node.allocatable.gpus = 1_000_000;
         assert_eq!(field(many), "node.allocatable.gpus");

@@ -222,24 +222,6 @@ mod tests {
     }
 
     #[test]
-    fn bad_runs_name_their_field() {
-        let run = MeasuredRun { cpu_millicores: CPU, layout: Layout::cpu(16, 1), ns_per_day: 10.0 };
-        let field = |explore: &Explore| {
-            Restart::new(explore).expect_err("the spoilt request should be refused").field
-        };
-        let with = |run: MeasuredRun| Explore { seed: 1, measured: vec![run] };
-        assert_eq!(field(&with(MeasuredRun { cpu_millicores: 0, ..run })), "measured[0].cpuMillicores");
-        assert_eq!(field(&with(MeasuredRun { ns_per_day: f64::NAN, ..run })), "measured[0].nsPerDay");
-        assert_eq!(
-            field(&with(MeasuredRun { layout: Layout::cpu(0, 1), ..run })),
-            "measured[0].layout.ntmpi"
-        );
-        assert_eq!(field(&Explore { seed: u64::MAX, measured: Vec::new() }), "seed");
-        assert_eq!(field(&Explore { seed: 1, measured: vec![run; 101] }), "measured");
-        assert_eq!(field(&Explore { seed: 1, measured: Vec::new() }), "measured");
-    }
-
-    #[test]
     fn the_normal_distribution_is_right() {
         for (z, share) in [(0.0, 0.5), (1.0, 0.8413), (-1.2816, 0.1), (2.0, 0.9772)] {
             assert!((normal(z) - share).abs() < 3e-4, "{z}");

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use scavenger_schema::tuning::{Build, Device, ErrorCode, MIB, Rung};
+use scavenger_schema::tuning::{Build, Device, MIB, Rung};
 
 use super::candidates::{core_counts, price};
 use super::fixtures::{labelled, node, request, water};
@@ -361,30 +361,6 @@ fn a_system_that_no_node_can_hold_is_refused_with_the_figures() {
     assert_eq!(error.field(), "limits.maxMemoryBytes");
     let cordoned = request(water(3000), vec![node(0, 0)]);
     assert_eq!(build(&Model::prior(), &cordoned).expect_err("nothing is offered").field(), "nodes");
-}
-
-#[test]
-fn bad_requests_name_the_field() {
-    let refused = |spoil: fn(&mut LadderRequest)| {
-        let mut request = request(water(3000), vec![node(2000, 4), node(4000, 8)]);
-        spoil(&mut request);
-        let error = build(&Model::prior(), &request).expect_err("the spoilt request should be refused");
-        assert!(matches!(error, TuneError::Invalid(_)), "{error}");
-        error.field().to_owned()
-    };
-    assert_eq!(refused(|r| r.nodes.clear()), "nodes");
-    assert_eq!(refused(|r| r.nodes[1].count = 0), "nodes[1].count");
-    assert_eq!(refused(|r| r.nodes[1].allocatable.gpus = 1_000_000), "nodes[1].allocatable.gpus");
-    assert_eq!(refused(|r| r.limits.max_gpus = Some(1_000_000)), "limits.maxGpus");
-    assert_eq!(refused(|r| r.limits.max_cpu_millicores = Some(100)), "limits.maxCpuMillicores");
-    assert_eq!(refused(|r| r.limits.max_memory_bytes = Some(0)), "limits.maxMemoryBytes");
-    assert_eq!(refused(|r| r.limits.max_configurations = 0), "limits.maxConfigurations");
-    assert_eq!(refused(|r| r.limits.min_efficiency = 0.0), "limits.minEfficiency");
-    assert_eq!(refused(|r| r.limits.weights.core = f64::NAN), "limits.weights.core");
-    assert_eq!(refused(|r| r.system.atoms = 0), "system.atoms");
-    assert_eq!(refused(|r| r.system.box_nm = Some([-3.0; 3])), "system.boxNm[0]");
-    // The codes are part of the contract with the submitter.
-    assert_eq!(serde_json::to_string(&ErrorCode::NothingFits).expect("should serialise"), "\"nothingFits\"");
 }
 
 #[test]

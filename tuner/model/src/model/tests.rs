@@ -307,14 +307,6 @@ fn a_build_without_gpus_gets_none() {
     assert_eq!(gpus(&asked), 0, "there is no double precision on GPUs");
 }
 
-/// What a request for one layout says of a system that `spoil` made odd: its interval and its notes.
-fn odd(spoil: impl FnOnce(&mut SystemDescription)) -> (Interval, Vec<String>) {
-    let mut request = PredictRequest { system: water(100_000), node: node(2000, 512), ..request() };
-    spoil(&mut request.system);
-    let reply = Model::prior().answer(&request).expect("the layout should run");
-    (reply.ns_per_day, reply.notes)
-}
-
 #[test]
 fn a_droplet_is_learned_as_it_is_predicted() {
     let mut droplet = PredictRequest { system: water(100_000), node: node(16_000, 64), ..request() };
@@ -448,33 +440,6 @@ fn rare_output_is_no_doubt_and_output_at_each_step_is_one() {
     let (none, rare, each_step) = (width(0.0), width(16.0), width(24.0 * 20_000.0));
     assert!((rare / none - 1.0).abs() < 1e-3, "{rare} {none}");
     assert!(each_step > 1.2 * none, "{each_step} {none}");
-}
-
-#[test]
-fn odd_systems_are_told_and_less_certain() {
-    let width = |interval: Interval| interval.p90 / interval.p10;
-    let (ordinary, notes) = odd(|_| {});
-    assert_eq!(notes, Vec::<String>::new());
-    let says = |notes: &[String], words: &str| {
-        assert!(notes.iter().any(|note| note.contains(words)), "{words}: {notes:?}");
-    };
-    let (droplet, notes) = odd(|system| system.box_nm = Some([40.0; 3]));
-    says(&notes, "1.56 atoms per nm³");
-    assert!((droplet.p50 / ordinary.p50 - 1.0).abs() < 0.2 && width(droplet) > 1.5 * width(ordinary));
-    let (cut, notes) = odd(|system| {
-        system.atoms = 30_000;
-        system.box_nm = Some([1.9, 12.0, 13.2]);
-    });
-    says(&notes, "cut-off of 1 nm");
-    assert!(width(cut) > 1.1 * width(ordinary), "{cut:?} {ordinary:?}");
-    let (few, notes) = odd(|system| system.atoms = 30);
-    says(&notes, "30 atoms are fewer than");
-    assert!(width(few) > width(ordinary));
-    let (many, notes) = odd(|system| system.atoms = 100_000_000);
-    says(&notes, "100,000,000 atoms are more than");
-    assert!(width(many) > width(ordinary));
-    let (_, notes) = odd(|system| system.nsteps = 50_000_000_000);
-    says(&notes, "this configuration takes");
 }
 
 #[test]
