@@ -83,26 +83,6 @@ pub struct ServeOptions {
         help_heading = "Connection"
     )]
     pub request_timeout: Duration,
-    /// Refuse bodies of more than BYTES
-    #[arg(
-        long,
-        value_name = "BYTES",
-        env = "SCAVENGER_TUNER_BODY_LIMIT",
-        default_value_t = 1 << 20,
-        value_parser = body_limit,
-        help_heading = "Connection"
-    )]
-    pub body_limit: usize,
-    /// Wait DURATION for open requests after SIGTERM
-    #[arg(
-        long,
-        value_name = "DURATION",
-        env = "SCAVENGER_TUNER_SHUTDOWN_GRACE",
-        default_value = "10s",
-        value_parser = duration,
-        help_heading = "Connection"
-    )]
-    pub shutdown_grace: Duration,
     /// Learn from the measured runs in the Postgres database at URL
     ///
     /// The table gromacs_observation is read, nothing is written. Without it, or while the database cannot be
@@ -115,18 +95,6 @@ pub struct ServeOptions {
         help_heading = "Learning"
     )]
     pub database_url: Option<String>,
-    /// Look for new measured runs at least every DURATION
-    ///
-    /// The database tells of them as they come; this is for when it cannot.
-    #[arg(
-        long,
-        value_name = "DURATION",
-        env = "SCAVENGER_TUNER_LEARN_EVERY",
-        default_value = "1m",
-        value_parser = duration,
-        help_heading = "Learning"
-    )]
-    pub learn_every: Duration,
 }
 
 /// Options of `calibrate`.
@@ -358,15 +326,6 @@ pub struct RecommendOptions {
     /// Speed per price, relative to the best on the same hardware. Without a GPU that is the parallel efficiency.
     #[arg(long, value_name = "SHARE", help_heading = "Scheduling")]
     pub min_efficiency: Option<f64>,
-    /// Price of a core; only ratios of prices matter [default: 1]
-    #[arg(long, value_name = "PRICE", help_heading = "Scheduling")]
-    pub core_price: Option<f64>,
-    /// Price of a GiB of memory [default: 0.01]
-    #[arg(long, value_name = "PRICE", help_heading = "Scheduling")]
-    pub memory_price: Option<f64>,
-    /// Price of a GPU [default: 10]
-    #[arg(long, value_name = "PRICE", help_heading = "Scheduling")]
-    pub gpu_price: Option<f64>,
     /// Most configurations to print [default: 12]
     #[arg(long, value_name = "N", help_heading = "Scheduling")]
     pub max_configurations: Option<u32>,
@@ -421,11 +380,6 @@ fn duration(text: &str) -> Result<Duration, String> {
         return Err("must be more than 0 and at most 1h".to_owned());
     }
     Ok(wanted)
-}
-
-fn body_limit(text: &str) -> Result<usize, String> {
-    let bytes: usize = text.parse().map_err(|_| "write a number of bytes".to_owned())?;
-    if (1024..=64 << 20).contains(&bytes) { Ok(bytes) } else { Err("must be 1024 to 67108864".to_owned()) }
 }
 
 /// `16,64Gi,gpus=1,count=8,free=4,label=value`

@@ -73,10 +73,6 @@ fn request(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
     limits.max_configurations = options.max_configurations.unwrap_or(limits.max_configurations);
     limits.max_simulations_per_gpu = options.simulations_per_gpu.unwrap_or(limits.max_simulations_per_gpu);
     limits.min_efficiency = options.min_efficiency.unwrap_or(limits.min_efficiency);
-    let weights = &mut limits.weights;
-    weights.core = options.core_price.unwrap_or(weights.core);
-    weights.memory_gib = options.memory_price.unwrap_or(weights.memory_gib);
-    weights.gpu = options.gpu_price.unwrap_or(weights.gpu);
     Ok(request)
 }
 
