@@ -1,9 +1,8 @@
 //! The OpenAPI document of the tuner, made from the types of the messages.
 
 use crate::tuning::{
-    CALIBRATE_PATH, CalibrationReply, CalibrationRequest, ErrorReply,
-    LADDER_PATH, LadderReply, LadderRequest, MODEL_PATH, ModelReply, PREDICT_PATH, PredictReply,
-    PredictRequest,
+    CALIBRATE_PATH, CalibrationReply, CalibrationRequest, ErrorReply, LADDER_PATH, LadderReply,
+    LadderRequest, MODEL_PATH, ModelReply, PREDICT_PATH, PredictReply, PredictRequest,
 };
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};

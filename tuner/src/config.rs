@@ -1,5 +1,6 @@
 //! What can be set, on the command line or in the environment.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,6 +8,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use scavenger_program::completions;
 use scavenger_program::logging::{Logging, Program};
+use scavenger_schema::quantity;
+use scavenger_schema::tuning::{NodeShape, Resources};
 
 /// Predict how fast GROMACS runs and recommend configurations
 ///
@@ -103,12 +106,8 @@ pub struct CalibrateOptions {
     /// The kind of node [default: this machine]
     ///
     /// Cores and memory, then GPUs and labels that tell the hardware, as for recommend.
-    #[arg(
-        long,
-        value_name = "CORES,MEMORY[,gpus=N][,LABEL=VALUE]",
-        value_parser = node_argument
-    )]
-    pub node: Option<scavenger_schema::tuning::NodeShape>,
+    #[arg(long, value_name = "CORES,MEMORY[,gpus=N][,LABEL=VALUE]", value_parser = node_argument)]
+    pub node: Option<NodeShape>,
     /// Version of GROMACS
     #[arg(long, value_name = "VERSION")]
     pub gromacs_version: Option<String>,
@@ -124,12 +123,7 @@ pub struct CalibrateOptions {
     /// How long a benchmark should take, 20s to 10m
     ///
     /// At the predicted speed. The second half of it is measured.
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "1m",
-        value_parser = duration
-    )]
+    #[arg(long, value_name = "DURATION", default_value = "1m", value_parser = duration)]
     pub benchmark_time: Duration,
     /// Learn from the measured runs in the Postgres database at URL, and insert the rows there
     ///
@@ -202,12 +196,7 @@ pub struct ImportOptions {
     ///
     /// Those that tell the hardware, such as node.kubernetes.io/instance-type=c6a.16xlarge or
     /// nvidia.com/gpu.product=NVIDIA-A100.
-    #[arg(
-        long,
-        value_name = "LABEL=VALUE",
-        value_parser = label_argument,
-        required = true
-    )]
+    #[arg(long, value_name = "LABEL=VALUE", value_parser = label_argument, required = true)]
     pub label: Vec<(String, String)>,
     /// Version of GROMACS of all runs without a version of their own
     #[arg(long, value_name = "VERSION")]
@@ -306,17 +295,12 @@ pub struct RecommendOptions {
         value_parser = node_argument,
         help_heading = "Scheduling"
     )]
-    pub node: Vec<scavenger_schema::tuning::NodeShape>,
+    pub node: Vec<NodeShape>,
     /// Most cores that a configuration may ask for
     #[arg(long, value_name = "N", help_heading = "Scheduling")]
     pub max_cores: Option<u32>,
     /// Most memory that a configuration may ask for, as a quantity
-    #[arg(
-        long,
-        value_name = "MEMORY",
-        value_parser = memory_argument,
-        help_heading = "Scheduling"
-    )]
+    #[arg(long, value_name = "MEMORY", value_parser = memory_argument, help_heading = "Scheduling")]
     pub max_memory: Option<u64>,
     /// Most GPUs that a configuration may ask for, 0 for none
     #[arg(long, value_name = "N", help_heading = "Scheduling")]
@@ -368,7 +352,7 @@ fn label_argument(text: &str) -> Result<(String, String), String> {
 }
 
 fn memory_argument(text: &str) -> Result<u64, String> {
-    let bytes = scavenger_schema::quantity::parse_units(text).map_err(|error| error.to_string())?;
+    let bytes = quantity::parse_units(text).map_err(|error| error.to_string())?;
     u64::try_from(bytes).map_err(|_| "must not be negative".to_owned())
 }
 
@@ -383,23 +367,23 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// `16,64Gi,gpus=1,count=8,free=4,label=value`
-fn node_argument(text: &str) -> Result<scavenger_schema::tuning::NodeShape, String> {
+fn node_argument(text: &str) -> Result<NodeShape, String> {
     let mut parts = text.split(',');
     let cores = parts.next().unwrap_or_default();
-    let milli = scavenger_schema::quantity::parse_milli(cores)
-        .map_err(|error| format!("cannot read the cores {cores:?}: {error}"))?;
+    let milli =
+        quantity::parse_milli(cores).map_err(|error| format!("cannot read the cores {cores:?}: {error}"))?;
     let memory = parts.next().ok_or("memory is missing after the cores, such as 16,64Gi")?;
-    let bytes = scavenger_schema::quantity::parse_units(memory)
+    let bytes = quantity::parse_units(memory)
         .map_err(|error| format!("cannot read the memory {memory:?}: {error}"))?;
-    let mut node = scavenger_schema::tuning::NodeShape {
+    let mut node = NodeShape {
         count: 1,
-        allocatable: scavenger_schema::tuning::Resources {
+        allocatable: Resources {
             cpu_millicores: u32::try_from(milli).map_err(|_| format!("{cores} cores are out of range"))?,
             memory_bytes: u64::try_from(bytes).map_err(|_| format!("{memory} is out of range"))?,
             gpus: 0,
         },
         largest_free: None,
-        labels: std::collections::BTreeMap::new(),
+        labels: BTreeMap::new(),
     };
     let mut free = None;
     for part in parts {
@@ -413,7 +397,7 @@ fn node_argument(text: &str) -> Result<scavenger_schema::tuning::NodeShape, Stri
                 node.count = value.parse().map_err(|_| format!("{value:?} is not a number of nodes"))?;
             }
             "free" => {
-                let milli = scavenger_schema::quantity::parse_milli(value)
+                let milli = quantity::parse_milli(value)
                     .map_err(|error| format!("cannot read the free cores {value:?}: {error}"))?;
                 let within =
                     u32::try_from(milli).ok().filter(|milli| *milli <= node.allocatable.cpu_millicores);
@@ -425,8 +409,7 @@ fn node_argument(text: &str) -> Result<scavenger_schema::tuning::NodeShape, Stri
         }
     }
     // The cores decide: memory and GPUs are taken to be free.
-    node.largest_free =
-        free.map(|cpu_millicores| scavenger_schema::tuning::Resources { cpu_millicores, ..node.allocatable });
+    node.largest_free = free.map(|cpu_millicores| Resources { cpu_millicores, ..node.allocatable });
     Ok(node)
 }
 

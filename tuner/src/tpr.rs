@@ -77,17 +77,19 @@ fn program() -> &'static str {
 }
 
 /// Reads `file` with GROMACS's own `gmx` program, whose build is `build`.
-pub fn read(
-    gmx: &str,
-    build: &BTreeMap<String, String>,
-    file: &Path,
-) -> Result<SystemDescription, TprError> {
+pub fn read(gmx: &str, build: &BTreeMap<String, String>, file: &Path) -> Result<SystemDescription, TprError> {
     let mut shell = Command::new("sh");
     shell.args(["-c", READ, "read", gmx]).arg(file).arg(program()).stdin(Stdio::null());
     let output = shell.output().map_err(TprError::Read)?;
     let text = String::from_utf8_lossy(&output.stdout);
     let found = text.lines().filter_map(|line| line.split_once('='));
-    describe(&build.clone().into_iter().chain(found.map(|(key, value)| (key.to_owned(), value.to_owned()))).collect())
+    describe(
+        &build
+            .clone()
+            .into_iter()
+            .chain(found.map(|(key, value)| (key.to_owned(), value.to_owned())))
+            .collect(),
+    )
 }
 
 fn describe(values: &BTreeMap<String, String>) -> Result<SystemDescription, TprError> {
@@ -111,7 +113,8 @@ fn describe(values: &BTreeMap<String, String>) -> Result<SystemDescription, TprE
     };
     let on_gpu = gpu_offload::allowed(values);
     let usual = GpuOffload::default();
-    let edges = values.get("box").map(|edges| edges.split(',').filter_map(|edge| edge.parse().ok()).collect());
+    let edges =
+        values.get("box").map(|edges| edges.split(',').filter_map(|edge| edge.parse().ok()).collect());
     let box_nm = edges.and_then(|edges: Vec<f64>| <[f64; 3]>::try_from(edges).ok());
     Ok(SystemDescription {
         atoms,
@@ -151,7 +154,13 @@ mod tests {
 
     fn parse(found: &str, build: &BTreeMap<String, String>) -> Result<SystemDescription, TprError> {
         let found = found.split_whitespace().filter_map(|word| word.split_once('='));
-        describe(&build.clone().into_iter().chain(found.map(|(key, value)| (key.to_owned(), value.to_owned()))).collect())
+        describe(
+            &build
+                .clone()
+                .into_iter()
+                .chain(found.map(|(key, value)| (key.to_owned(), value.to_owned())))
+                .collect(),
+        )
     }
 
     fn water(from: &str, to: &str, build: &BTreeMap<String, String>) -> SystemDescription {

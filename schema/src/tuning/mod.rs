@@ -30,9 +30,7 @@ use serde::{Deserialize, Serialize};
 pub use crate::layout::{BONDED_ON_GPU, Device, Layout, PME_ON_GPU, UPDATE_ON_GPU, release_year};
 pub use build::{Build, MPI, PRECISION, SIMD};
 pub use calibration::{Benchmark, CalibrationReply, CalibrationRequest};
-pub use hardware::{
-    ClassResidual, DroppedRuns, ModelClass, ModelReply,
-};
+pub use hardware::{ClassResidual, DroppedRuns, ModelClass, ModelReply};
 pub use ladder::{
     Alternative, EFFICIENCY, Explore, HardwareSpeed, LadderReply, LadderRequest, Limits, MeasuredRun,
     PriceWeights, Rung, SharedGpu,

@@ -107,9 +107,14 @@ fn log<'a>(cell: &impl Fn(&str) -> &'a str, rows: &[Row]) -> Option<Log> {
     let pairs = (number(cell("pairs_lj_M"))? + number(cell("pairs_q_M"))?) * 1e6;
     let tuned = pairs / row.job.work.pairs;
     let compared = if row.place.nodes <= FEW_NODES { COUNT } else { COMMUNICATION };
-    let measured = |Component(_, columns): &Component| columns.iter().filter_map(|column| number(cell(column))).sum();
+    let measured =
+        |Component(_, columns): &Component| columns.iter().filter_map(|column| number(cell(column))).sum();
     let seconds: Vec<(usize, f64)> = COMPONENTS[..compared].iter().map(measured).enumerate().collect();
-    let seconds = seconds.into_iter().filter(|(_, seconds)| *seconds > 0.0).map(|(place, all)| (place, all / steps)).collect();
+    let seconds = seconds
+        .into_iter()
+        .filter(|(_, seconds)| *seconds > 0.0)
+        .map(|(place, all)| (place, all / steps))
+        .collect();
     Some(Log { machine: machine.to_owned(), system: system.to_owned(), row, tuned, seconds, group: 1.0 })
 }
 

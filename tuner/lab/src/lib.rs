@@ -272,7 +272,8 @@ fn split_losses(folds: &[Fold<'_>], rows: &[&Row]) -> (Vec<f64>, Vec<f64>) {
             }
             let losses = if *nodes == 1 { &mut on_one } else { &mut on_several };
             let best = splits.iter().map(|(_, speed)| *speed).fold(0.0, f64::max);
-            let taken = splits.iter().min_by(|a, b| seconds(&fold.model, a.0).total_cmp(&seconds(&fold.model, b.0)));
+            let taken =
+                splits.iter().min_by(|a, b| seconds(&fold.model, a.0).total_cmp(&seconds(&fold.model, b.0)));
             let chosen = taken.map_or(best, |(_, speed)| *speed);
             losses.push(best / chosen - 1.0);
         }
@@ -391,7 +392,8 @@ pub fn run(rounds: usize) -> Accuracy {
 
     let regimes_of = |outcomes: &[Vec<Outcome<'_>>; 3]| -> Vec<Regime> {
         let rows = CPU_REGIMES.iter().zip(outcomes);
-        rows.map(|((name, goal), outcomes)| regime(name, *goal, &outcomes.iter().collect::<Vec<_>>())).collect()
+        rows.map(|((name, goal), outcomes)| regime(name, *goal, &outcomes.iter().collect::<Vec<_>>()))
+            .collect()
     };
     let served = regimes_of(&on_one_node);
     let mut regimes = regimes_of(&on_cpus);

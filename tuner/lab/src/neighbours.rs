@@ -96,14 +96,18 @@ pub fn pairs() -> Vec<Pair> {
 }
 
 fn pairs_of(instance: &str, text: &str) -> Vec<Pair> {
-    let lines: Vec<Line> = csv::Reader::from_reader(text.as_bytes()).deserialize().filter_map(Result::ok).collect();
+    let lines: Vec<Line> =
+        csv::Reader::from_reader(text.as_bytes()).deserialize().filter_map(Result::ok).collect();
     let key = |line: &Line| (line.atoms, line.layout().threads(), line.node_requested_millicores);
     let mut keys: Vec<_> = lines.iter().filter(|line| !line.is_alone()).map(key).collect();
     keys.sort_unstable();
     keys.dedup();
     let pair = |(atoms, cores, requested)| {
-        let (one, alone) =
-            speeds(lines.iter().filter(|line| line.is_alone() && (line.atoms, line.layout().threads()) == (atoms, cores)))?;
+        let (one, alone) = speeds(
+            lines
+                .iter()
+                .filter(|line| line.is_alone() && (line.atoms, line.layout().threads()) == (atoms, cores)),
+        )?;
         let (other, beside) = speeds(lines.iter().filter(|line| key(line) == (atoms, cores, requested)))?;
         let request = one.request(instance)?;
         Some(Pair {

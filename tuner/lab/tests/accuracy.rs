@@ -12,7 +12,12 @@ fn the_model_is_ahead_of_both_plain_models_in_every_regime_of_cpus_and_the_page_
     let accuracy = run(60);
     let (shipped, fitted) = (Constants::FITTED.logs(), accuracy.fitted.constants.logs());
     for ((name, shipped), fitted) in Constants::NAMES.iter().zip(shipped).zip(fitted) {
-        assert!((shipped - fitted).abs() < 0.02, "{name} is {}, the fit gives {}", shipped.exp(), fitted.exp());
+        assert!(
+            (shipped - fitted).abs() < 0.02,
+            "{name} is {}, the fit gives {}",
+            shipped.exp(),
+            fitted.exp()
+        );
     }
     assert!(accuracy.served.len() == 3 && accuracy.regimes.len() >= 6);
     let wrong = floor::shortfalls(&accuracy, PAGE);

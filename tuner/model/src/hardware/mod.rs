@@ -8,10 +8,10 @@ mod recognise;
 
 pub use cpu::{CPU_CLASSES, CpuClass, Simd, Turbo};
 pub use gpu::{GPU_CLASSES, GpuClass};
+pub use parts::is_share;
 pub use recognise::{
     Hardware, class_of_labels, cpu_from_labels, gpu_from_labels, hardware_of, labels_from_cpuinfo,
 };
-pub use parts::is_share;
 
 /// All GPU products, and the slices into which they can be divided.
 pub fn gpu_classes() -> impl Iterator<Item = &'static GpuClass> {

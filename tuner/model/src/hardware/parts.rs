@@ -29,7 +29,10 @@ const SIGMA_SLICE: f64 = 0.45;
 static PARTS: LazyLock<Vec<GpuClass>> = LazyLock::new(|| {
     let slices = DIVIDED.iter().filter_map(|key| GPU_CLASSES.iter().find(|class| class.key == *key));
     let shares = GPU_CLASSES.iter().skip(1);
-    slices.flat_map(slices_of).chain(shares.flat_map(|product| (2..=MOST_PODS).map(|pods| share(product, pods)))).collect()
+    slices
+        .flat_map(slices_of)
+        .chain(shares.flat_map(|product| (2..=MOST_PODS).map(|pods| share(product, pods))))
+        .collect()
 });
 
 /// A name that is made once, and kept as long as the program runs.
@@ -140,10 +143,14 @@ mod tests {
         }
         let seventh = class("a100", "1g.5gb.me").expect("should be a slice");
         assert_eq!((seventh.key, seventh.memory_gib), ("a100-mig-1g.5gb", 5.0));
-        assert!((seventh.tflops * 7.0 - 19.5).abs() < 1e-9 && (seventh.bandwidth * 8.0 - 1555.0).abs() < 1e-9);
+        assert!(
+            (seventh.tflops * 7.0 - 19.5).abs() < 1e-9 && (seventh.bandwidth * 8.0 - 1555.0).abs() < 1e-9
+        );
         let quarter = class("a30", "1G.6GB+ME").expect("should be a slice");
         assert!((quarter.tflops * 4.0 - 10.3).abs() < 1e-9 && (quarter.bandwidth * 4.0 - 933.0).abs() < 1e-9);
-        for (key, profile) in [("a100", "1g.50gb"), ("a100", "5g.5gb"), ("t4", "1g.5gb"), ("a100", "1g.5gb2"), ("a100", "")] {
+        for (key, profile) in
+            [("a100", "1g.50gb"), ("a100", "5g.5gb"), ("t4", "1g.5gb"), ("a100", "1g.5gb2"), ("a100", "")]
+        {
             assert_eq!(class(key, profile), None, "{key} {profile}");
         }
     }

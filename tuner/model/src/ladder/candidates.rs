@@ -71,40 +71,38 @@ fn add(offers: &mut Vec<Resources>, offer: Resources) {
     }
 }
 
-/// Groups nodes by their processors, so that a prediction is made once per kind and not once per shape.
-pub(crate) fn kinds_of(nodes: &[NodeShape]) -> Vec<Kind<'_>> {
-    let mut kinds: Vec<Kind<'_>> = Vec::new();
-    // Nodes of all sizes have the same labels, and to recognise a product takes many comparisons of texts.
-    let mut recognised: BTreeMap<(&BTreeMap<String, String>, bool), Hardware> = BTreeMap::new();
-    for node in nodes {
-        let gpus = node.allocatable.gpus;
-        let recognise = || hardware_of(&node.labels, gpus);
-        let hardware = *recognised.entry((&node.labels, gpus > 0)).or_insert_with(recognise);
-        let offer = node.allocatable;
-        match kinds.iter_mut().find(|kind| kind.hardware == hardware) {
-            None => {
-                let (offers, sizes) = (vec![offer], vec![offer.cpu_millicores]);
-                kinds.push(Kind { hardware, nodes: vec![node], offers, sizes });
-            }
-            Some(kind) => {
-                kind.nodes.push(node);
-                kind.sizes.push(offer.cpu_millicores);
-                add(&mut kind.offers, offer);
-            }
-        }
+/// Groups nodes by their hardware, so that a prediction is made once per kind and not once per shape.
+fn grouped<'n>(nodes: impl Iterator<Item = (Hardware, &'n NodeShape, Resources)>) -> Vec<Kind<'n>> {
+    let mut kinds: Vec<Kind<'n>> = Vec::new();
+    for (hardware, node, offer) in nodes {
+        let place = kinds.iter().position(|kind| kind.hardware == hardware).unwrap_or_else(|| {
+            kinds.push(Kind { hardware, nodes: Vec::new(), offers: Vec::new(), sizes: Vec::new() });
+            kinds.len() - 1
+        });
+        let kind = &mut kinds[place];
+        kind.nodes.push(node);
+        kind.sizes.push(offer.cpu_millicores);
+        add(&mut kind.offers, offer);
     }
     for kind in &mut kinds {
         kind.sizes.sort_unstable();
         kind.sizes.dedup();
     }
+    kinds
+}
+
+/// The kinds of the nodes of a request.
+pub(crate) fn kinds_of(nodes: &[NodeShape]) -> Vec<Kind<'_>> {
+    // Nodes of all sizes have the same labels, and to recognise a product takes many comparisons of texts.
+    let mut recognised: BTreeMap<(&BTreeMap<String, String>, bool), Hardware> = BTreeMap::new();
+    let mut kinds = grouped(nodes.iter().map(|node| {
+        let gpus = node.allocatable.gpus;
+        let recognise = || hardware_of(&node.labels, gpus);
+        (*recognised.entry((&node.labels, gpus > 0)).or_insert_with(recognise), node, node.allocatable)
+    }));
     // The order in which nodes are listed must not matter.
-    kinds.sort_by_key(|kind| {
-        (
-            kind.hardware.cpu.key,
-            kind.hardware.smt,
-            kind.hardware.smt_known,
-            kind.hardware.gpu.map(|gpu| gpu.key),
-        )
+    kinds.sort_by_key(|Kind { hardware, .. }| {
+        (hardware.cpu.key, hardware.smt, hardware.smt_known, hardware.gpu.map(|gpu| gpu.key))
     });
     kinds
 }
@@ -116,40 +114,19 @@ pub(crate) struct Question<'a> {
     pub(crate) limits: &'a Limits,
     pub(crate) kinds: &'a [Kind<'a>],
     /// The processors of the kinds, each once: on CPUs alone, GPUs beside them make no difference.
-    pub(crate) processors: Vec<Processors>,
+    pub(crate) processors: Vec<Kind<'a>>,
     /// What earlier attempts of the same simulation measured.
     pub(crate) restart: Option<Restart<'a>>,
     /// What distinguishes kinds of nodes, without GPUs and with them, once it is asked for.
     pub(crate) labels: [OnceCell<Labels<'a>>; 2],
 }
 
-/// Kinds that are the same for a layout without GPUs.
-pub(crate) struct Processors {
-    pub(crate) hardware: Hardware,
-    /// What their nodes offer, GPUs aside, without those that offer no more than another.
-    offers: Vec<Resources>,
-    /// As [`Kind::sizes`].
-    sizes: Vec<u32>,
-}
-
 impl<'a> Question<'a> {
     pub(crate) fn new(model: &'a Model, job: &'a Job, limits: &'a Limits, kinds: &'a [Kind<'a>]) -> Self {
-        let mut processors: Vec<Processors> = Vec::new();
-        for kind in kinds {
+        let processors = grouped(kinds.iter().flat_map(|kind| {
             let hardware = Hardware { gpu: None, ..kind.hardware };
-            let place = processors.iter().position(|one| one.hardware == hardware);
-            let place = place.unwrap_or_else(|| {
-                processors.push(Processors { hardware, offers: Vec::new(), sizes: Vec::new() });
-                processors.len() - 1
-            });
-            let Processors { offers, sizes, .. } = &mut processors[place];
-            sizes.extend(&kind.sizes);
-            kind.offers.iter().for_each(|offer| add(offers, Resources { gpus: 0, ..*offer }));
-        }
-        for one in &mut processors {
-            one.sizes.sort_unstable();
-            one.sizes.dedup();
-        }
+            kind.nodes.iter().map(move |node| (hardware, *node, Resources { gpus: 0, ..node.allocatable }))
+        }));
         Self { model, job, limits, kinds, processors, restart: None, labels: Default::default() }
     }
 }
@@ -315,15 +292,12 @@ pub(crate) fn holding<'a>(
     question: &'a Question<'_>,
     resources: &'a Resources,
 ) -> impl Iterator<Item = Hardware> + 'a {
-    let fits = |offers: &[Resources]| offers.iter().any(|offer| resources.fits_in(offer));
-    let on_smallest = move |hardware: Hardware, sizes: &[u32]| {
+    let kinds = if resources.gpus == 0 { &question.processors } else { question.kinds };
+    let holding = kinds.iter().filter(|kind| kind.offers.iter().any(|offer| resources.fits_in(offer)));
+    holding.map(|Kind { hardware, sizes, .. }| {
         let place = sizes.partition_point(|size| *size < resources.cpu_millicores);
-        sizes.get(place).map_or(hardware, |size| hardware.on_node(*size))
-    };
-    let on_cpus = question.processors.iter().filter(move |one| resources.gpus == 0 && fits(&one.offers));
-    let on_gpus = question.kinds.iter().filter(move |kind| resources.gpus > 0 && fits(&kind.offers));
-    let on_cpus = on_cpus.map(move |one| on_smallest(one.hardware, &one.sizes));
-    on_cpus.chain(on_gpus.map(move |kind| on_smallest(kind.hardware, &kind.sizes)))
+        sizes.get(place).map_or(*hardware, |size| hardware.on_node(*size))
+    })
 }
 
 /// The hardware on which a candidate may run.

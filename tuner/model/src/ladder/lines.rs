@@ -56,8 +56,7 @@ impl Line {
             let memory_bytes = all.iter().map(|one| one.resources.memory_bytes).min().unwrap_or(0);
             let core = Resources { cpu_millicores: WHOLE_CORE, memory_bytes, gpus: 0 };
             let &Question { model, job, .. } = question;
-            let speed =
-                model.speed_alone(job, &Hardware { gpu: None, ..on }, &Layout::cpu(1, 1), WHOLE_CORE);
+            let speed = model.speed_alone(job, &Hardware { gpu: None, ..on }, &Layout::cpu(1, 1), WHOLE_CORE);
             line.best_per_core = line.best_per_core.max(speed);
             line.best_value = line.best_value.max(speed / price(&core, &question.limits.weights));
         }

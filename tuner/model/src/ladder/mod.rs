@@ -184,7 +184,8 @@ fn check_limits(limits: &Limits) -> Result<(), FieldError> {
 /// The prediction of a candidate on each kind of hardware that can hold it.
 fn predictions(question: &Question<'_>, candidate: &Candidate) -> Vec<(Hardware, Interval)> {
     let millicores = candidate.resources.cpu_millicores;
-    let predict = |hardware: &Hardware| question.model.predict(question.job, hardware, &candidate.layout, millicores);
+    let predict =
+        |hardware: &Hardware| question.model.predict(question.job, hardware, &candidate.layout, millicores);
     let kinds = holding_it(question, candidate);
     kinds.map(|hardware| (hardware, predict(&hardware).ns_per_day)).collect()
 }

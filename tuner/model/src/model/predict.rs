@@ -58,7 +58,13 @@ impl Model {
 
     /// Speed of `layout` with `cpu_millicores` on `hardware`, with its interval.
     #[must_use]
-    pub fn predict(&self, job: &Job, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> Prediction {
+    pub fn predict(
+        &self,
+        job: &Job,
+        hardware: &Hardware,
+        layout: &Layout,
+        cpu_millicores: u32,
+    ) -> Prediction {
         let place = placement(hardware, layout, cpu_millicores);
         let physics = self.step_time(job, hardware.cpu, &place).scaled(throttling(cpu_millicores));
         let origin = origin(job, hardware.cpu, &place, job.site);
