@@ -15,15 +15,12 @@ const CYCLES: &str = include_str!("../../data/cycles.csv");
 const DUAL_PAIR_LIST: u32 = 2018;
 /// Standard deviation of the components of one machine and system in a fit.
 const GROUP_SIGMA: f64 = 0.2;
-/// Most nodes for which communication is compared: beyond, waiting for others is most of it.
-const FEW_NODES: f64 = 8.0;
-
 /// A component of a step: its name for people, and the columns of the file that count it. Releases that count both directions
 /// of the interpolation together have one column for it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Component(pub &'static str, &'static [&'static str]);
 
-/// All components; from [`COMMUNICATION`] on what ranks exchange.
+/// All components.
 pub(super) static COMPONENTS: [Component; COUNT] = [
     Component("force", &["force"]),
     Component("PME spread and gather", &["pme_spread", "pme_spread_gather", "pme_gather"]),
@@ -34,7 +31,6 @@ pub(super) static COMPONENTS: [Component; COUNT] = [
     Component("PME redistribution", &["pme_redist"]),
 ];
 const COUNT: usize = 7;
-const COMMUNICATION: usize = 4;
 
 /// Seconds of each component of a step, if its pair work is `tuned` times that of the input: mdrun's tuning of PME moves work
 /// between pairs and grid.
@@ -44,8 +40,8 @@ fn predicted(step: &CpuParts, tuned: f64) -> [f64; COUNT] {
         step.spread,
         step.mesh / tuned,
         step.other,
-        step.halo + step.imbalance + step.network,
-        (step.transpose + step.mesh_network) / tuned,
+        step.halo + step.waiting + if step.apart { 0.0 } else { step.mesh_waiting },
+        step.transpose / tuned,
         step.redistribution + step.messages,
     ]
 }
@@ -67,7 +63,7 @@ pub struct Log {
     group: f64,
 }
 
-/// All logs of releases with a dual pair list.
+/// All logs of one node and of releases with a dual pair list.
 #[must_use]
 pub fn load(rows: &[Row]) -> Vec<Log> {
     let mut logs: Vec<Log> = Table::new(CYCLES).rows().filter_map(|cell| log(&cell, rows)).collect();
@@ -83,7 +79,7 @@ pub fn load(rows: &[Row]) -> Vec<Log> {
 
 fn log<'a>(cell: &impl Fn(&str) -> &'a str, rows: &[Row]) -> Option<Log> {
     let year: u32 = cell("version").split('.').next()?.parse().ok()?;
-    if year < DUAL_PAIR_LIST {
+    if year < DUAL_PAIR_LIST || cell("nodes") != "1" {
         return None;
     }
     let machine = match cell("cluster") {
@@ -96,7 +92,6 @@ fn log<'a>(cell: &impl Fn(&str) -> &'a str, rows: &[Row]) -> Option<Log> {
     let system = cell("system");
     let on_this = |row: &&Row| row.machine == machine && row.system == system && !row.npme_guessed;
     let mut row = rows.iter().find(on_this)?.clone();
-    row.place.nodes = number(cell("nodes"))?;
     row.place.ranks = number(cell("ranks"))?;
     row.place.threads = number(cell("threads"))?;
     row.place.npme = number(cell("npme"))?;
@@ -106,10 +101,9 @@ fn log<'a>(cell: &impl Fn(&str) -> &'a str, rows: &[Row]) -> Option<Log> {
     let steps = number(cell("total"))? / row.seconds();
     let pairs = (number(cell("pairs_lj_M"))? + number(cell("pairs_q_M"))?) * 1e6;
     let tuned = pairs / row.job.work.pairs;
-    let compared = if row.place.nodes <= FEW_NODES { COUNT } else { COMMUNICATION };
     let measured =
         |Component(_, columns): &Component| columns.iter().filter_map(|column| number(cell(column))).sum();
-    let seconds: Vec<(usize, f64)> = COMPONENTS[..compared].iter().map(measured).enumerate().collect();
+    let seconds: Vec<(usize, f64)> = COMPONENTS.iter().map(measured).enumerate().collect();
     let seconds = seconds
         .into_iter()
         .filter(|(_, seconds)| *seconds > 0.0)

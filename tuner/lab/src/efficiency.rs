@@ -31,7 +31,7 @@ pub struct Pick {
 pub(super) fn picks(folds: &[Fold<'_>], rows: &[&Row]) -> Vec<Pick> {
     let mut picks = Vec::new();
     for fold in folds {
-        let is_asked = |row: &&&Row| fold.judges(row) && row.place.nodes < 1.5 && row.place.smt < 1.5;
+        let is_asked = |row: &&&Row| fold.judges(row) && row.place.smt < 1.5;
         let mut sizes: BTreeMap<&str, BTreeMap<u64, Vec<&Row>>> = BTreeMap::new();
         for row in rows.iter().filter(is_asked) {
             let of_build = sizes.entry(row.version.as_str()).or_default();

@@ -257,20 +257,19 @@ fn regime(name: &'static str, goal: (f64, f64, f64), outcomes: &[&Outcome<'_>]) 
 }
 
 /// How much is lost by choosing the split that the model finds best instead of the best measured one, at a fixed machine, system
-/// and number of nodes: relative losses, one per choice, on one node and on several.
-fn split_losses(folds: &[Fold<'_>], rows: &[&Row]) -> (Vec<f64>, Vec<f64>) {
-    let (mut on_one, mut on_several) = (Vec::new(), Vec::new());
+/// and number of cores: relative losses, one per choice.
+fn split_losses(folds: &[Fold<'_>], rows: &[&Row]) -> Vec<f64> {
+    let mut losses = Vec::new();
     for fold in folds {
         let mut choices: BTreeMap<Choice, Vec<&Row>> = BTreeMap::new();
         for row in rows.iter().filter(|row| fold.judges(row)) {
             choices.entry(choice(row)).or_default().push(row);
         }
-        for ((_, _, _, nodes, _), rows) in &choices {
+        for rows in choices.values() {
             let splits = repeated(rows);
             if splits.len() < 2 {
                 continue;
             }
-            let losses = if *nodes == 1 { &mut on_one } else { &mut on_several };
             let best = splits.iter().map(|(_, speed)| *speed).fold(0.0, f64::max);
             let taken =
                 splits.iter().min_by(|a, b| seconds(&fold.model, a.0).total_cmp(&seconds(&fold.model, b.0)));
@@ -278,7 +277,7 @@ fn split_losses(folds: &[Fold<'_>], rows: &[&Row]) -> (Vec<f64>, Vec<f64>) {
             losses.push(best / chosen - 1.0);
         }
     }
-    (on_one, on_several)
+    losses
 }
 
 /// The different splits of `rows`, each with the mean speed of its repetitions.
@@ -330,14 +329,12 @@ pub struct Point {
 /// Everything the `accuracy` command prints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accuracy {
-    /// CPU rows on one node.
-    pub rows_on_one_node: OnOneNode,
-    /// CPU rows on one node, learning from runs on one node: what is served.
-    pub served: Vec<Regime>,
-    /// All rows, most of them on many nodes.
+    /// CPU rows.
+    pub on_cpus: OnOneNode,
+    /// What is known, for CPUs and for one GPU.
     pub regimes: Vec<Regime>,
-    /// Losses by choosing a split on one node and on several.
-    pub splits: [SplitLoss; 2],
+    /// Losses by choosing a split.
+    pub splits: SplitLoss,
     /// Which size pays, measured and predicted.
     pub picks: Vec<efficiency::Pick>,
     /// Parts of a step beside those of the tables in md.log.
@@ -364,8 +361,6 @@ const GPU_REGIMES: [(&str, (f64, f64, f64)); 2] = [
 /// The regime of a product that another machine has runs of: name and goal.
 const KNOWN_PRODUCT: (&str, (f64, f64, f64)) = ("one GPU, known product, other site", (0.10, 0.25, 1.3));
 
-/// What splits are chosen for.
-const SPLITS: [&str; 2] = ["one node", "several nodes"];
 /// The goal of the choice: mean and worst loss.
 const SPLIT_GOAL: (f64, f64) = (0.02, 0.10);
 
@@ -381,22 +376,13 @@ pub fn run(rounds: usize) -> Accuracy {
     let gpu_folds = folds(&gpu, &[], rounds);
     let on_cpus =
         [unmeasured(&cpu_folds, &cpu), other_system(&cpu_folds, &cpu), same_system(&cpu_folds, &cpu)];
-    // What is served: one pod on one node, and so are the runs that it learns from.
-    let one_node: Vec<&Row> = cpu.iter().copied().filter(|row| row.place.nodes < 1.5).collect();
-    let on_one_node = [
-        unmeasured(&cpu_folds, &one_node),
-        other_system(&cpu_folds, &one_node),
-        same_system(&cpu_folds, &one_node),
-    ];
     let on_gpus = [unmeasured(&gpu_folds, &gpu), other_system(&gpu_folds, &gpu)];
 
-    let regimes_of = |outcomes: &[Vec<Outcome<'_>>; 3]| -> Vec<Regime> {
-        let rows = CPU_REGIMES.iter().zip(outcomes);
-        rows.map(|((name, goal), outcomes)| regime(name, *goal, &outcomes.iter().collect::<Vec<_>>()))
-            .collect()
+    let of_cpus = CPU_REGIMES.iter().zip(&on_cpus);
+    let regime_of = |((name, goal), outcomes): (&(&'static str, _), &Vec<Outcome<'_>>)| {
+        regime(name, *goal, &outcomes.iter().collect::<Vec<_>>())
     };
-    let served = regimes_of(&on_one_node);
-    let mut regimes = regimes_of(&on_cpus);
+    let mut regimes: Vec<Regime> = of_cpus.map(regime_of).collect();
     // A product that was measured at another site is not new, however new the machine is.
     let (on_known, on_new): (Vec<_>, Vec<_>) =
         on_gpus[0].iter().partition(|outcome| has_product_elsewhere(outcome.row, &gpu));
@@ -414,15 +400,13 @@ pub fn run(rounds: usize) -> Accuracy {
             on_gpu: outcome.row.on_gpu(),
         })
         .collect();
-    let (on_one, on_several) = split_losses(&cpu_folds, &cpu);
-    let splits = [&on_one, &on_several].map(|losses| SplitLoss::of(losses));
+    let splits = SplitLoss::of(&split_losses(&cpu_folds, &cpu));
     let all: Vec<&Row> = cpu.iter().chain(&gpu).copied().collect();
     let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>(), rounds);
     let components = components::compare(&cpu_folds, &logs);
     let picks = efficiency::picks(&cpu_folds, &cpu);
     Accuracy {
-        rows_on_one_node: OnOneNode::count(&one_node),
-        served,
+        on_cpus: OnOneNode::count(&cpu),
         regimes,
         splits,
         picks,
@@ -433,12 +417,12 @@ pub fn run(rounds: usize) -> Accuracy {
     }
 }
 
-/// What a split of ranks and threads is chosen for: machine, build, system, nodes, and the cores of a part of a node.
-type Choice = (String, String, String, u64, u64);
+/// What a split of ranks and threads is chosen for: machine, build, system, and the cores of a part of a node.
+type Choice = (String, String, String, u64);
 
 fn choice(row: &Row) -> Choice {
     let cores = if row.is_part_of_node() { row.place.cores as u64 } else { 0 };
-    (row.machine.clone(), row.version.clone(), row.system.clone(), row.place.nodes as u64, cores)
+    (row.machine.clone(), row.version.clone(), row.system.clone(), cores)
 }
 
 #[cfg(test)]
@@ -459,7 +443,7 @@ mod tests {
     /// much the shipped constants may miss it.
     const EFFICIENCIES: [(&str, &str, f64, f64, f64); 7] = [
         ("bridges2", "AA-LLC-shirts", 32.0, 0.71, 0.06),
-        ("bridges2", "AA-LLC-shirts", 64.0, 0.62, 0.06),
+        ("bridges2", "AA-LLC-shirts", 64.0, 0.62, 0.10),
         ("bridges2", "AA-LLC-shirts", 128.0, 0.39, 0.12),
         ("tiger", "rnase_cubic", 4.0, 0.85, 0.10),
         ("tiger", "rnase_cubic", 8.0, 0.53, 0.18),

@@ -8,7 +8,7 @@ use super::components::Compared;
 use super::data::OnOneNode;
 use super::efficiency::Pick;
 use super::memory::Peak;
-use super::{Accuracy, Errors, Regime, SPLIT_GOAL, SPLITS};
+use super::{Accuracy, Errors, Regime, SPLIT_GOAL, SplitLoss};
 
 /// Fewest groups whose 90th percentile is more than that of the worst of them.
 pub(super) const FEW: usize = 8;
@@ -20,27 +20,22 @@ pub fn table(accuracy: &Accuracy) -> String {
         "Error = exp(|ln(predicted/measured)|) - 1 on machines and systems left out of the fit, each machine x \
          system counting the same: median / 90th percentile.\n\n",
     );
-    let OnOneNode { whole, alone, beside } = accuracy.rows_on_one_node;
+    let OnOneNode { whole, alone, beside } = accuracy.on_cpus;
     let _ = writeln!(
         text,
-        "One node, 1 to 128 cores; what a run teaches, it was on one node, too. {whole} rows are on a whole node, {alone} on a \
-         part of one whose other cores are idle, and {beside} beside neighbours:\n"
+        "One node, 1 to 128 cores. {whole} rows on CPUs are on a whole node, {alone} on a part of one whose other cores are idle, \
+         and {beside} beside neighbours:\n"
     );
-    rows(&mut text, &accuracy.served);
-    text.push_str("\nAll rows, on up to 2048 nodes:\n\n");
     rows(&mut text, &accuracy.regimes);
-    for (place, loss) in SPLITS.iter().zip(&accuracy.splits) {
-        let (mean, worst) = SPLIT_GOAL;
-        let _ = writeln!(
-            text,
-            "| loss by choosing the model's best split, {place} | {} choices | mean {}, worst {} | mean {}, worst {} | - | - | - | - |",
-            loss.choices,
-            percent(loss.mean),
-            percent(loss.worst),
-            goal(mean),
-            goal(worst)
-        );
-    }
+    let (SplitLoss { choices, mean, worst }, (most_mean, most_worst)) = (accuracy.splits, SPLIT_GOAL);
+    let _ = writeln!(
+        text,
+        "| loss by choosing the model's best split | {choices} choices | mean {}, worst {} | mean {}, worst {} | - | - | - | - |",
+        percent(mean),
+        percent(worst),
+        goal(most_mean),
+        goal(most_worst)
+    );
     picks(&mut text, &accuracy.picks);
     memory_row(&mut text, &accuracy.memory);
     components(&mut text, &accuracy.components);
@@ -55,7 +50,7 @@ fn picks(text: &mut String, picks: &[Pick]) {
     let more = count(|pick| pick.predicted > pick.measured);
     let _ = writeln!(
         text,
-        "| most cores with an efficiency of 0.7, the ladder's own rule, one node | {} choices | {right} right, {near} within one \
+        "| most cores with an efficiency of 0.7, the ladder's own rule | {} choices | {right} right, {near} within one \
          size of it; {more} too many | two thirds right | - | - | - | - |",
         picks.len(),
     );
@@ -159,14 +154,6 @@ fn rows(text: &mut String, regimes: &[Regime]) {
     );
     for regime in regimes {
         let (median, p90, width) = regime.goal;
-        if regime.groups == 0 {
-            let (name, median, p90) = (regime.name, goal(median), goal(p90));
-            let _ = writeln!(
-                text,
-                "| {name} | 0 | no such data in the project's files | {median} / {p90} | - | - | - | - (x{width:.2}) |"
-            );
-            continue;
-        }
         let errors = |errors: &Errors| {
             let few = if is_few(regime) { " (few)" } else { "" };
             format!("{} / {}{few}", percent(errors.median), percent(errors.p90))

@@ -157,8 +157,8 @@ Discovery, the instance type, the product of the GPU. `unknown` and the classes 
 for all that is not recognised further.
 
 What it knows of a class before any measurement is from data sheets, and from estimates of what the units of a processor do
-per cycle. The clock of a core depends on how many others work: Intel's servers lose their boost with the busy cores of a
-socket, others with those of the node. No class has a factor that was fitted to its runs.
+per cycle. The clock of a core depends on how many others of its socket work. No class has a factor that was fitted to its
+runs.
 
 `GET /v1/model` shows what is known of a class, and what your cluster has taught:
 

@@ -20,7 +20,7 @@ const MEASURED: [(&str, &str, &str, &[f64]); 9] = [
     ("c9g.x", "ARM_SVE", "ARM_NEON_ASIMD", &[0.84]),
 ];
 /// How far the prediction may be from the middle of what was measured. Systems on one machine differ by more.
-const MISS: f64 = 0.08;
+const MISS: f64 = 0.1;
 
 fn asked(instance: &str, simd: &str) -> PredictRequest {
     PredictRequest {

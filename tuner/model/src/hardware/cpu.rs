@@ -136,17 +136,6 @@ impl fmt::Display for Simd {
     }
 }
 
-/// What decides how much of its boost a busy core keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turbo {
-    /// How many cores of its socket are busy: Intel's servers have a table of clocks, and the last step is reached long before
-    /// the last core.
-    Cores,
-    /// The power of the package, which the first half of the cores does not use up. Chips of a desktop, whose boost is
-    /// small beside their clock, too.
-    Power,
-}
-
 /// A micro-architecture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CpuClass {
@@ -160,8 +149,6 @@ pub struct CpuClass {
     pub clock_ghz: f64,
     /// Clock of a single busy core in GHz, the vendor's maximum.
     pub boost_ghz: f64,
-    /// What takes the boost away.
-    pub turbo: Turbo,
     /// Cycles per pair interaction.
     pub pair_cycles: f64,
     /// Other work per cycle, relative to Ivy Bridge.
@@ -176,17 +163,8 @@ pub struct CpuClass {
     pub source: &'static str,
 }
 
-macro_rules! turbo {
-    (cores) => {
-        Turbo::Cores
-    };
-    (power) => {
-        Turbo::Power
-    };
-}
-
 macro_rules! cpu {
-    ($key:literal, $products:literal, $simd:ident, $ghz:literal GHz, $boost:literal boost by $turbo:ident, $pair:literal per pair,
+    ($key:literal, $products:literal, $simd:ident, $ghz:literal GHz, $boost:literal boost, $pair:literal per pair,
      $ipc:literal ipc, $cache:literal cores, $node:literal a node, sigma $sigma:literal, $source:literal) => {
         CpuClass {
             key: $key,
@@ -194,7 +172,6 @@ macro_rules! cpu {
             simd: Simd::$simd,
             clock_ghz: $ghz,
             boost_ghz: $boost,
-            turbo: turbo!($turbo),
             pair_cycles: $pair,
             ipc: $ipc,
             cache_cores: $cache,
@@ -208,93 +185,93 @@ macro_rules! cpu {
 /// All classes; the first is the one nothing is known of, and those of an architecture alone follow.
 #[rustfmt::skip]
 pub static CPU_CLASSES: &[CpuClass] = &[
-    cpu!("unknown", "any", Avx2, 2.6 GHz, 3.4 boost by cores, 4.6 per pair, 1.2 ipc, 8.0 cores, 64.0 a node, sigma 0.55,
+    cpu!("unknown", "any", Avx2, 2.6 GHz, 3.4 boost, 4.6 per pair, 1.2 ipc, 8.0 cores, 64.0 a node, sigma 0.55,
         "middle of the classes below"),
-    cpu!("amd64", "x86-64 of unknown model", Avx2, 2.6 GHz, 3.4 boost by cores, 4.3 per pair, 1.25 ipc, 8.0 cores, 64.0 a node, sigma 0.45,
+    cpu!("amd64", "x86-64 of unknown model", Avx2, 2.6 GHz, 3.4 boost, 4.3 per pair, 1.25 ipc, 8.0 cores, 64.0 a node, sigma 0.45,
         "middle of the x86 classes below"),
-    cpu!("amd64-avx2", "x86-64 of unknown model with AVX2", Avx2, 2.7 GHz, 3.4 boost by cores, 4.4 per pair, 1.25 ipc, 8.0 cores, 64.0 a node, sigma 0.35,
+    cpu!("amd64-avx2", "x86-64 of unknown model with AVX2", Avx2, 2.7 GHz, 3.4 boost, 4.4 per pair, 1.25 ipc, 8.0 cores, 64.0 a node, sigma 0.35,
         "middle of the AVX2 classes below"),
-    cpu!("amd64-avx512", "x86-64 of unknown model with AVX-512", Avx512, 2.6 GHz, 3.7 boost by cores, 2.5 per pair, 1.4 ipc, 16.0 cores, 64.0 a node, sigma 0.33,
+    cpu!("amd64-avx512", "x86-64 of unknown model with AVX-512", Avx512, 2.6 GHz, 3.7 boost, 2.5 per pair, 1.4 ipc, 16.0 cores, 64.0 a node, sigma 0.33,
         "middle of the AVX-512 classes below"),
-    cpu!("arm64", "ARM of unknown model", Neon, 2.6 GHz, 2.8 boost by power, 8.0 per pair, 1.1 ipc, 16.0 cores, 64.0 a node, sigma 0.5,
+    cpu!("arm64", "ARM of unknown model", Neon, 2.6 GHz, 2.8 boost, 8.0 per pair, 1.1 ipc, 16.0 cores, 64.0 a node, sigma 0.5,
         "middle of the ARM classes below"),
-    cpu!("arm64-sve", "ARM of unknown model with SVE", Sve, 2.7 GHz, 2.9 boost by power, 5.2 per pair, 1.2 ipc, 16.0 cores, 64.0 a node, sigma 0.45,
+    cpu!("arm64-sve", "ARM of unknown model with SVE", Sve, 2.7 GHz, 2.9 boost, 5.2 per pair, 1.2 ipc, 16.0 cores, 64.0 a node, sigma 0.45,
         "middle of the SVE classes below"),
 
-    cpu!("nehalem", "Xeon 5500 and 5600, first Core i", Sse, 2.9 GHz, 3.2 boost by cores, 15.0 per pair, 0.85 ipc, 6.0 cores, 12.0 a node, sigma 0.25,
+    cpu!("nehalem", "Xeon 5500 and 5600, first Core i", Sse, 2.9 GHz, 3.2 boost, 15.0 per pair, 0.85 ipc, 6.0 cores, 12.0 a node, sigma 0.25,
         "ark.intel.com Xeon X5650; 1 SSE add + 1 SSE mul per cycle"),
-    cpu!("sandybridge", "Xeon E5 v1, Core i 2000", Avx256, 2.9 GHz, 3.3 boost by cores, 7.7 per pair, 0.95 ipc, 8.0 cores, 16.0 a node, sigma 0.15,
+    cpu!("sandybridge", "Xeon E5 v1, Core i 2000", Avx256, 2.9 GHz, 3.3 boost, 7.7 per pair, 0.95 ipc, 8.0 cores, 16.0 a node, sigma 0.15,
         "ark.intel.com Xeon E5-2670; 1 AVX add + 1 AVX mul per cycle"),
-    cpu!("ivybridge", "Xeon E5 v2, Core i 3000", Avx256, 3.0 GHz, 3.5 boost by cores, 7.5 per pair, 1.0 ipc, 12.0 cores, 24.0 a node, sigma 0.15,
+    cpu!("ivybridge", "Xeon E5 v2, Core i 3000", Avx256, 3.0 GHz, 3.5 boost, 7.5 per pair, 1.0 ipc, 12.0 cores, 24.0 a node, sigma 0.15,
         "ark.intel.com Xeon E5-2697 v2; 1 AVX add + 1 AVX mul per cycle"),
-    cpu!("haswell", "Xeon E5 v3, Core i 4000", Avx2, 2.5 GHz, 3.3 boost by cores, 4.9 per pair, 1.15 ipc, 12.0 cores, 24.0 a node, sigma 0.15,
+    cpu!("haswell", "Xeon E5 v3, Core i 4000", Avx2, 2.5 GHz, 3.3 boost, 4.9 per pair, 1.15 ipc, 12.0 cores, 24.0 a node, sigma 0.15,
         "ark.intel.com Xeon E5-2680 v3, AVX turbo table; 2 AVX2 FMA per cycle"),
-    cpu!("broadwell", "Xeon E5 v4, Core i 5000", Avx2, 2.4 GHz, 3.3 boost by cores, 4.8 per pair, 1.2 ipc, 18.0 cores, 36.0 a node, sigma 0.15,
+    cpu!("broadwell", "Xeon E5 v4, Core i 5000", Avx2, 2.4 GHz, 3.3 boost, 4.8 per pair, 1.2 ipc, 18.0 cores, 36.0 a node, sigma 0.15,
         "ark.intel.com Xeon E5-2695 v4, AVX turbo table; 2 AVX2 FMA per cycle"),
-    cpu!("skylake-client", "Core i 6000 to 10000, Xeon E-2100/2200", Avx2, 3.8 GHz, 4.6 boost by power, 4.6 per pair, 1.25 ipc, 8.0 cores, 8.0 a node, sigma 0.16,
+    cpu!("skylake-client", "Core i 6000 to 10000, Xeon E-2100/2200", Avx2, 3.8 GHz, 4.6 boost, 4.6 per pair, 1.25 ipc, 8.0 cores, 8.0 a node, sigma 0.16,
         "ark.intel.com Core i7-8700K; 2 AVX2 FMA per cycle"),
-    cpu!("skylake-sp", "Xeon Scalable 1st generation", Avx512, 2.2 GHz, 3.5 boost by cores, 2.5 per pair, 1.4 ipc, 18.0 cores, 40.0 a node, sigma 0.16,
+    cpu!("skylake-sp", "Xeon Scalable 1st generation", Avx512, 2.2 GHz, 3.5 boost, 2.5 per pair, 1.4 ipc, 18.0 cores, 40.0 a node, sigma 0.16,
         "Intel 336065 (AVX-512 turbo of Gold 6142, 6148); 2 AVX-512 FMA per cycle"),
-    cpu!("cascadelake", "Xeon Scalable 2nd and 3rd (4-socket) generation", Avx512, 2.5 GHz, 3.9 boost by cores, 2.5 per pair, 1.4 ipc, 20.0 cores, 40.0 a node, sigma 0.16,
+    cpu!("cascadelake", "Xeon Scalable 2nd and 3rd (4-socket) generation", Avx512, 2.5 GHz, 3.9 boost, 2.5 per pair, 1.4 ipc, 20.0 cores, 40.0 a node, sigma 0.16,
         "Intel 338848 (AVX-512 turbo of Gold 6248); 2 AVX-512 FMA per cycle"),
-    cpu!("icelake-sp", "Xeon Scalable 3rd generation", Avx512, 2.6 GHz, 3.5 boost by cores, 2.4 per pair, 1.6 ipc, 28.0 cores, 64.0 a node, sigma 0.16,
+    cpu!("icelake-sp", "Xeon Scalable 3rd generation", Avx512, 2.6 GHz, 3.5 boost, 2.4 per pair, 1.6 ipc, 28.0 cores, 64.0 a node, sigma 0.16,
         "Intel 638353 (AVX-512 turbo of Platinum 8358); 2 AVX-512 FMA per cycle"),
-    cpu!("sapphirerapids", "Xeon Scalable 4th generation", Avx512, 2.6 GHz, 3.8 boost by cores, 2.3 per pair, 1.75 ipc, 28.0 cores, 112.0 a node, sigma 0.16,
+    cpu!("sapphirerapids", "Xeon Scalable 4th generation", Avx512, 2.6 GHz, 3.8 boost, 2.3 per pair, 1.75 ipc, 28.0 cores, 112.0 a node, sigma 0.16,
         "ark.intel.com Platinum 8480+; 2 AVX-512 FMA per cycle"),
-    cpu!("emeraldrapids", "Xeon Scalable 5th generation", Avx512, 2.7 GHz, 3.9 boost by cores, 2.3 per pair, 1.75 ipc, 32.0 cores, 128.0 a node, sigma 0.16,
+    cpu!("emeraldrapids", "Xeon Scalable 5th generation", Avx512, 2.7 GHz, 3.9 boost, 2.3 per pair, 1.75 ipc, 32.0 cores, 128.0 a node, sigma 0.16,
         "ark.intel.com Platinum 8592+; 2 AVX-512 FMA per cycle"),
-    cpu!("graniterapids", "Xeon 6 with P-cores", Avx512, 2.8 GHz, 3.9 boost by cores, 2.3 per pair, 1.85 ipc, 43.0 cores, 192.0 a node, sigma 0.25,
+    cpu!("graniterapids", "Xeon 6 with P-cores", Avx512, 2.8 GHz, 3.9 boost, 2.3 per pair, 1.85 ipc, 43.0 cores, 192.0 a node, sigma 0.25,
         "ark.intel.com Xeon 6972P; 2 AVX-512 FMA per cycle"),
-    cpu!("icelake-client", "Core i 11000, Ice and Tiger Lake", Avx512, 3.6 GHz, 5.0 boost by power, 4.2 per pair, 1.45 ipc, 8.0 cores, 8.0 a node, sigma 0.25,
+    cpu!("icelake-client", "Core i 11000, Ice and Tiger Lake", Avx512, 3.6 GHz, 5.0 boost, 4.2 per pair, 1.45 ipc, 8.0 cores, 8.0 a node, sigma 0.25,
         "ark.intel.com Core i9-11900K; 1 AVX-512 FMA per cycle"),
-    cpu!("alderlake", "Core i 12000 to 14000", Avx2, 3.8 GHz, 5.5 boost by power, 4.3 per pair, 1.5 ipc, 8.0 cores, 16.0 a node, sigma 0.3,
+    cpu!("alderlake", "Core i 12000 to 14000", Avx2, 3.8 GHz, 5.5 boost, 4.3 per pair, 1.5 ipc, 8.0 cores, 16.0 a node, sigma 0.3,
         "ark.intel.com Core i9-13900K; performance and efficiency cores mixed"),
-    cpu!("knightslanding", "Xeon Phi 7200", Avx512, 1.3 GHz, 1.5 boost by power, 5.5 per pair, 0.35 ipc, 2.0 cores, 64.0 a node, sigma 0.3,
+    cpu!("knightslanding", "Xeon Phi 7200", Avx512, 1.3 GHz, 1.5 boost, 5.5 per pair, 0.35 ipc, 2.0 cores, 64.0 a node, sigma 0.3,
         "ark.intel.com Xeon Phi 7210; 2 AVX-512 FMA per cycle, in narrow cores"),
-    cpu!("sierraforest", "Xeon 6 with E-cores", Avx2On128, 2.7 GHz, 3.2 boost by cores, 7.0 per pair, 1.2 ipc, 4.0 cores, 288.0 a node, sigma 0.3,
+    cpu!("sierraforest", "Xeon 6 with E-cores", Avx2On128, 2.7 GHz, 3.2 boost, 7.0 per pair, 1.2 ipc, 4.0 cores, 288.0 a node, sigma 0.3,
         "ark.intel.com Xeon 6780E; 2 FMA of 128 bit per cycle"),
-    cpu!("bulldozer", "Opteron 4200 to 6300", Avx128Fma, 2.6 GHz, 3.2 boost by power, 15.0 per pair, 0.6 ipc, 4.0 cores, 32.0 a node, sigma 0.3,
+    cpu!("bulldozer", "Opteron 4200 to 6300", Avx128Fma, 2.6 GHz, 3.2 boost, 15.0 per pair, 0.6 ipc, 4.0 cores, 32.0 a node, sigma 0.3,
         "amd.com Opteron 6376; 2 FMA of 128 bit per cycle and pair of cores"),
-    cpu!("zen", "EPYC 7001, Ryzen 1000 and 2000", Avx2On128, 2.6 GHz, 3.0 boost by power, 7.8 per pair, 1.0 ipc, 4.0 cores, 64.0 a node, sigma 0.16,
+    cpu!("zen", "EPYC 7001, Ryzen 1000 and 2000", Avx2On128, 2.6 GHz, 3.0 boost, 7.8 per pair, 1.0 ipc, 4.0 cores, 64.0 a node, sigma 0.16,
         "amd.com EPYC 7551; 2 FMA of 128 bit per cycle"),
-    cpu!("zen2", "EPYC 7002", Avx2, 2.45 GHz, 3.4 boost by power, 4.4 per pair, 1.2 ipc, 4.0 cores, 128.0 a node, sigma 0.15,
+    cpu!("zen2", "EPYC 7002", Avx2, 2.45 GHz, 3.4 boost, 4.4 per pair, 1.2 ipc, 4.0 cores, 128.0 a node, sigma 0.15,
         "amd.com EPYC 7742, between base 2.25 and boost; 2 AVX2 FMA per cycle"),
-    cpu!("zen2-client", "Ryzen 3000 and 4000", Avx2, 3.9 GHz, 4.6 boost by power, 4.4 per pair, 1.2 ipc, 4.0 cores, 16.0 a node, sigma 0.16,
+    cpu!("zen2-client", "Ryzen 3000 and 4000", Avx2, 3.9 GHz, 4.6 boost, 4.4 per pair, 1.2 ipc, 4.0 cores, 16.0 a node, sigma 0.16,
         "amd.com Ryzen 9 3950X; 2 AVX2 FMA per cycle"),
-    cpu!("zen3", "EPYC 7003", Avx2, 2.8 GHz, 3.5 boost by power, 4.1 per pair, 1.4 ipc, 8.0 cores, 128.0 a node, sigma 0.15,
+    cpu!("zen3", "EPYC 7003", Avx2, 2.8 GHz, 3.5 boost, 4.1 per pair, 1.4 ipc, 8.0 cores, 128.0 a node, sigma 0.15,
         "amd.com EPYC 7763; 2 AVX2 FMA and 2 add per cycle"),
-    cpu!("zen3-client", "Ryzen 5000", Avx2, 4.2 GHz, 4.8 boost by power, 4.1 per pair, 1.4 ipc, 8.0 cores, 16.0 a node, sigma 0.16,
+    cpu!("zen3-client", "Ryzen 5000", Avx2, 4.2 GHz, 4.8 boost, 4.1 per pair, 1.4 ipc, 8.0 cores, 16.0 a node, sigma 0.16,
         "amd.com Ryzen 9 5950X; 2 AVX2 FMA and 2 add per cycle"),
-    cpu!("zen4", "EPYC 9004", Avx512On256, 3.1 GHz, 3.7 boost by power, 3.3 per pair, 1.55 ipc, 8.0 cores, 192.0 a node, sigma 0.16,
+    cpu!("zen4", "EPYC 9004", Avx512On256, 3.1 GHz, 3.7 boost, 3.3 per pair, 1.55 ipc, 8.0 cores, 192.0 a node, sigma 0.16,
         "amd.com EPYC 9654; AVX-512 in two halves of 256 bit"),
-    cpu!("zen4-client", "Ryzen 7000", Avx512On256, 4.7 GHz, 5.6 boost by power, 3.3 per pair, 1.55 ipc, 8.0 cores, 16.0 a node, sigma 0.25,
+    cpu!("zen4-client", "Ryzen 7000", Avx512On256, 4.7 GHz, 5.6 boost, 3.3 per pair, 1.55 ipc, 8.0 cores, 16.0 a node, sigma 0.25,
         "amd.com Ryzen 9 7950X; AVX-512 in two halves of 256 bit"),
-    cpu!("zen5", "EPYC 9005", Avx512, 3.3 GHz, 4.1 boost by power, 2.3 per pair, 1.75 ipc, 8.0 cores, 256.0 a node, sigma 0.25,
+    cpu!("zen5", "EPYC 9005", Avx512, 3.3 GHz, 4.1 boost, 2.3 per pair, 1.75 ipc, 8.0 cores, 256.0 a node, sigma 0.25,
         "amd.com EPYC 9755; 2 AVX-512 FMA per cycle"),
-    cpu!("zen5-client", "Ryzen 9000", Avx512, 4.9 GHz, 5.6 boost by power, 2.6 per pair, 1.7 ipc, 8.0 cores, 16.0 a node, sigma 0.25,
+    cpu!("zen5-client", "Ryzen 9000", Avx512, 4.9 GHz, 5.6 boost, 2.6 per pair, 1.7 ipc, 8.0 cores, 16.0 a node, sigma 0.25,
         "amd.com Ryzen 9 9950X; 2 AVX-512 FMA per cycle, two channels of memory"),
 
-    cpu!("neoverse-n1", "Graviton2, Ampere Altra", Neon, 2.6 GHz, 2.6 boost by power, 8.6 per pair, 1.1 ipc, 32.0 cores, 64.0 a node, sigma 0.25,
+    cpu!("neoverse-n1", "Graviton2, Ampere Altra", Neon, 2.6 GHz, 2.6 boost, 8.6 per pair, 1.1 ipc, 32.0 cores, 64.0 a node, sigma 0.25,
         "ARM Neoverse N1 optimisation guide: 2 NEON FMA per cycle"),
-    cpu!("neoverse-v1", "Graviton3", Sve, 2.6 GHz, 2.6 boost by power, 5.0 per pair, 1.3 ipc, 32.0 cores, 64.0 a node, sigma 0.25,
+    cpu!("neoverse-v1", "Graviton3", Sve, 2.6 GHz, 2.6 boost, 5.0 per pair, 1.3 ipc, 32.0 cores, 64.0 a node, sigma 0.25,
         "ARM Neoverse V1 optimisation guide: 2 SVE FMA of 256 bit per cycle"),
-    cpu!("neoverse-v2", "Graviton4, Grace", SveOn128, 3.0 GHz, 3.1 boost by power, 4.8 per pair, 1.5 ipc, 36.0 cores, 96.0 a node, sigma 0.25,
+    cpu!("neoverse-v2", "Graviton4, Grace", SveOn128, 3.0 GHz, 3.1 boost, 4.8 per pair, 1.5 ipc, 36.0 cores, 96.0 a node, sigma 0.25,
         "ARM Neoverse V2 optimisation guide: 4 SVE FMA of 128 bit per cycle"),
-    cpu!("neoverse-v3", "Graviton5", SveOn128, 3.3 GHz, 3.3 boost by power, 4.6 per pair, 1.6 ipc, 48.0 cores, 192.0 a node, sigma 0.3,
+    cpu!("neoverse-v3", "Graviton5", SveOn128, 3.3 GHz, 3.3 boost, 4.6 per pair, 1.6 ipc, 48.0 cores, 192.0 a node, sigma 0.3,
         "ARM Neoverse V3 product brief: 4 SVE FMA of 128 bit per cycle"),
-    cpu!("neoverse-n2", "Azure Cobalt 100, Yitian 710", SveOn128, 3.2 GHz, 3.3 boost by power, 8.4 per pair, 1.25 ipc, 32.0 cores, 128.0 a node, sigma 0.3,
+    cpu!("neoverse-n2", "Azure Cobalt 100, Yitian 710", SveOn128, 3.2 GHz, 3.3 boost, 8.4 per pair, 1.25 ipc, 32.0 cores, 128.0 a node, sigma 0.3,
         "ARM Neoverse N2 optimisation guide: 2 SVE FMA of 128 bit per cycle"),
-    cpu!("ampereone", "AmpereOne", Neon, 3.0 GHz, 3.0 boost by power, 8.8 per pair, 1.05 ipc, 16.0 cores, 192.0 a node, sigma 0.3,
+    cpu!("ampereone", "AmpereOne", Neon, 3.0 GHz, 3.0 boost, 8.8 per pair, 1.05 ipc, 16.0 cores, 192.0 a node, sigma 0.3,
         "Ampere A192-32X brief: 2 NEON FMA per cycle"),
-    cpu!("kunpeng920", "Kunpeng 920", Neon, 2.6 GHz, 2.6 boost by power, 9.5 per pair, 0.9 ipc, 32.0 cores, 128.0 a node, sigma 0.3,
+    cpu!("kunpeng920", "Kunpeng 920", Neon, 2.6 GHz, 2.6 boost, 9.5 per pair, 0.9 ipc, 32.0 cores, 128.0 a node, sigma 0.3,
         "HiSilicon Kunpeng 920 brief: 2 NEON FMA per cycle, single precision"),
-    cpu!("apple-m", "Apple M1 to M4", Neon, 3.2 GHz, 3.3 boost by power, 5.0 per pair, 1.9 ipc, 8.0 cores, 8.0 a node, sigma 0.3,
+    cpu!("apple-m", "Apple M1 to M4", Neon, 3.2 GHz, 3.3 boost, 5.0 per pair, 1.9 ipc, 8.0 cores, 8.0 a node, sigma 0.3,
         "Apple silicon CPU optimization guide: 4 NEON FMA per cycle; performance and efficiency cores mixed"),
-    cpu!("power9", "IBM POWER9", Vsx, 3.4 GHz, 3.8 boost by power, 9.0 per pair, 1.1 ipc, 2.0 cores, 40.0 a node, sigma 0.3,
+    cpu!("power9", "IBM POWER9", Vsx, 3.4 GHz, 3.8 boost, 9.0 per pair, 1.1 ipc, 2.0 cores, 40.0 a node, sigma 0.3,
         "IBM POWER9 user's manual: 2 VSX FMA of 128 bit per cycle"),
-    cpu!("thunderx2", "Marvell ThunderX2 CN99", Neon, 2.2 GHz, 2.5 boost by power, 10.0 per pair, 0.65 ipc, 32.0 cores, 64.0 a node, sigma 0.28,
+    cpu!("thunderx2", "Marvell ThunderX2 CN99", Neon, 2.2 GHz, 2.5 boost, 10.0 per pair, 0.65 ipc, 32.0 cores, 64.0 a node, sigma 0.28,
         "Marvell CN9980 brief: 2 NEON FMA per cycle"),
-    cpu!("a64fx", "Fujitsu A64FX", SveOn512, 2.0 GHz, 2.0 boost by power, 5.5 per pair, 0.35 ipc, 12.0 cores, 48.0 a node, sigma 0.3,
+    cpu!("a64fx", "Fujitsu A64FX", SveOn512, 2.0 GHz, 2.0 boost, 5.5 per pair, 0.35 ipc, 12.0 cores, 48.0 a node, sigma 0.3,
         "Fujitsu A64FX microarchitecture manual: 2 SVE FMA of 512 bit per cycle, long latencies"),
 ];
 

@@ -6,7 +6,7 @@ mod instances;
 pub(crate) mod parts;
 mod recognise;
 
-pub use cpu::{CPU_CLASSES, CpuClass, Simd, Turbo};
+pub use cpu::{CPU_CLASSES, CpuClass, Simd};
 pub use gpu::{GPU_CLASSES, GpuClass};
 pub use parts::is_share;
 pub use recognise::{

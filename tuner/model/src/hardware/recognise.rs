@@ -395,7 +395,7 @@ mod tests {
         assert_eq!(of(rome), "zen2");
         let hidden = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t: 9999\nflags\t: avx avx2 avx512f\n";
         assert_eq!(of(hidden), "amd64-avx512");
-        let graviton = "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd40\nFeatures : asimd sve\n";
+        let graviton = "processor : 0\nCPU implementer : 0x41\nCPU architecture: 8\nCPU part : 0xd40\nFeatures : asimd sve\n";
         assert_eq!(of(graviton), "neoverse-v1");
         assert_eq!(of("CPU implementer : 0x41\nCPU architecture: 8\nCPU part : 0xd0c\n"), "neoverse-n1");
         assert_eq!(of("processor : 0\ncpu : POWER9, altivec supported\nclock : 3800.000000MHz\n"), "power9");

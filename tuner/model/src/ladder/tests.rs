@@ -261,7 +261,11 @@ fn the_label_is_one_that_no_other_kind_has_and_most_nodes_of_this_one_do() {
     all.limits.max_configurations = 20;
     let rungs = ladder(&all);
     let sizes = |label| millicores(&line(&rungs, Some(label)).into_iter().cloned().collect::<Vec<_>>());
-    assert_eq!(sizes("m7a.8xlarge"), [32_000], "what the smaller ones cannot hold");
+    let of_few = sizes("m7a.8xlarge");
+    assert!(
+        of_few[0] == 32_000 && of_few.iter().all(|cpu| *cpu > 16_000),
+        "what the smaller ones cannot hold"
+    );
     let of_most = sizes("m7a.4xlarge");
     assert!(of_most.len() > 2 && of_most.iter().all(|cpu| *cpu <= 16_000), "{of_most:?}");
     // Capacity on nodes of other kinds is none for it.
@@ -302,10 +306,10 @@ fn efficiency_is_parallel_efficiency_on_the_same_hardware() {
         rungs.iter().filter(anywhere).filter(|rung| rung.hardware_class == "zen3").collect();
     let per_core = |rung: &Rung| rung.ns_per_day.p50 / f64::from(rung.resources.cpu_millicores);
     for pair in on_zen3.windows(2) {
-        // Beside busy neighbours less of the clock depends on the cores that are asked for.
+        // Beside busy neighbours the clock depends on the cores that are asked for in another way.
         let relative = |of: &dyn Fn(&Rung) -> f64| of(pair[0]) / of(pair[1]);
         let (alone, served) = (relative(&|rung| rung.efficiency), relative(&per_core));
-        assert!(0.8 * served < alone && alone < 1.02 * served, "{alone} {served}");
+        assert!(0.8 * served < alone && alone < 1.1 * served, "{alone} {served}");
     }
     // What the GPU costs plays no part.
     request.limits.weights.gpu = 1e-3;

@@ -22,7 +22,7 @@ use crate::model::Job;
 /// Largest residual that is a speed and not a mistake: a factor of 50.
 pub const BOUND: f64 = 3.9;
 /// What a system, or a build, is off by on one machine, as a standard deviation of ln(time).
-const SYSTEM: f64 = 0.14;
+const SYSTEM: f64 = 0.12;
 /// What a layout of a system is off by.
 const LAYOUT: f64 = 0.09;
 

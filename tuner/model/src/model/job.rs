@@ -12,11 +12,6 @@ use crate::learn::{Site, hash};
 use crate::system::System;
 use crate::work::Work;
 
-/// Releases before 2018 lack the dual pair list: the same machine was 18 to 20% slower with 2016.
-const BEFORE_2018: f64 = 1.2;
-/// Launches of OpenCL and SYCL relative to those of CUDA: published timings of empty kernels differ by 1.2 to 2.
-const PORTABLE_LAUNCH: f64 = 1.5;
-
 /// Uncertainty of ln(time) because of modules and biases: most cost a few percent, quantum mechanics a thousand times as much.
 const SIGMA_UNMODELLED: f64 = 0.3;
 
@@ -27,14 +22,10 @@ pub struct Job {
     pub system: System,
     /// Its work per step.
     pub work: Work,
-    /// Time per step relative to a recent release of GROMACS.
-    pub(super) slowdown: f64,
     /// Vector instructions that the build of GROMACS uses; none if it is not known, and the processor's own are assumed.
     pub(super) simd: Option<Simd>,
     /// Site of the knowledge that is asked: this cluster and the version of GROMACS, with its build if that is known.
     pub(super) site: Site,
-    /// Time to launch work on a GPU with the build's backend, relative to what the class of GPU assumes.
-    pub(super) launch: f64,
     /// Uncertainty of ln(time) because of its box; see [`System::doubt_of_box`].
     doubt_of_box: f64,
     /// Tells the system from others.
@@ -48,10 +39,6 @@ impl Job {
         length_within("gromacsVersion", gromacs_version.unwrap_or_default(), bounds::VERSION_LENGTH)?;
         system.gpu_offload = offload_of_release(system.gpu_offload, gromacs_version);
         let work = Work::of(&system);
-        let slowdown = match gromacs_version.and_then(release_year) {
-            Some(year) if year < 2018 => BEFORE_2018,
-            _ => 1.0,
-        };
         let site = local_site(gromacs_version);
         let grid = system.pme.map_or(0.0, |pme| pme.points());
         let key = [system.atoms, grid, system.cutoff_nm, system.dt_ps]
@@ -62,10 +49,8 @@ impl Job {
         let key = if settings.is_plain() { key } else { key ^ hash(format!("{settings:?}").as_bytes()) };
         Ok(Self {
             work,
-            slowdown,
             simd: None,
             site,
-            launch: 1.0,
             // Of the box as it is: that of a droplet that is filled looks like any other.
             doubt_of_box: system.doubt_of_box(),
             key,
@@ -102,10 +87,9 @@ impl Job {
             system.gpu_offload = GpuOffload { nonbonded: false, pme: false, bonded: false, update: false };
         }
         let site = site_of_build(gromacs_version, build);
-        let launch = launch_of(build);
         // In another precision it is another system: what one costs says little of the other.
         let key = if system.double { !self.key } else { self.key };
-        Ok(Self { work: Work::of(&system), system, simd, site, launch, key, ..self })
+        Ok(Self { work: Work::of(&system), system, simd, site, key, ..self })
     }
 
     /// The same with its box filled, if it does not fill it; see [`System::filled`].
@@ -139,14 +123,6 @@ pub fn site_of_build(gromacs_version: Option<&str>, build: &Build) -> Site {
     match (gromacs_version, build.words()) {
         (version, words) if words.is_empty() => local_site(version),
         (version, words) => local_site(Some(&format!("{} {words}", version.unwrap_or_default()))),
-    }
-}
-
-/// How much longer than with CUDA or HIP a backend takes to launch work: OpenCL and SYCL put a queue of their own between.
-fn launch_of(build: &Build) -> f64 {
-    match build.gpu_backend.as_deref().map(str::to_ascii_lowercase).as_deref() {
-        Some("opencl" | "sycl") => PORTABLE_LAUNCH,
-        _ => 1.0,
     }
 }
 

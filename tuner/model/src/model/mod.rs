@@ -34,11 +34,6 @@ const SIGMA_BUILD: f64 = 0.4;
 
 /// Uncertainty of ln(speed) of a single layout, on cores beside which other pods work.
 const SIGMA_LAYOUT: f64 = 0.17;
-/// The same of a step that is overhead alone.
-const SIGMA_OVERHEAD: f64 = 0.15;
-/// The same of what a core gains where others are idle, relative to the share of its clock: what the rest of the node does is
-/// not known.
-const SIGMA_BOOST: f64 = 0.5;
 /// The same for several GPUs that were never measured together: seen were 0.1 to 1.8 times the speed of one.
 const SIGMA_SEVERAL_GPUS: f64 = 1.2;
 
@@ -97,7 +92,7 @@ impl Model {
         Self { knowledge: self.knowledge.supposing(systems), ..self.clone() }
     }
 
-    /// What is expected of a placement that may be larger than one pod, for cores that are shared with other pods.
+    /// What is expected of a placement, for cores that are shared with other pods.
     #[must_use]
     pub fn expect(&self, job: &Job, cpu: &CpuClass, place: &Placement, site: Site) -> Expected {
         let step = self.step_time(job, cpu, place);
@@ -120,8 +115,6 @@ impl Model {
         combine(&[
             about.sigma,
             SIGMA_LAYOUT,
-            SIGMA_OVERHEAD * step.overhead_share(),
-            SIGMA_BOOST * step.boost,
             of_job,
             of_build,
             if several { SIGMA_SEVERAL_GPUS } else { 0.0 },
@@ -158,11 +151,10 @@ impl Model {
         self.classes.iter().find(|(key, _)| **key == (on_gpu, class)).map(|(_, residual)| residual)
     }
 
-    /// Seconds of one step on a placement that may be larger than one pod.
+    /// Time of one step.
     #[must_use]
     pub fn step_time(&self, job: &Job, cpu: &CpuClass, place: &Placement) -> StepTime {
-        let constants = Constants { gpu_launch: self.constants.gpu_launch * job.launch, ..self.constants };
-        step_time(&job.system, &job.work, &built(cpu, job), place, &constants).scaled(job.slowdown)
+        step_time(&job.system, &job.work, &built(cpu, job), place, &self.constants)
     }
 
     /// The parts of a step on CPUs with a recent release, to compare them with the accounting of mdrun.

@@ -91,14 +91,14 @@ impl Observation {
 
     /// A number that repetitions have in common, wherever they were.
     pub(super) fn key(&self) -> u64 {
-        let Placement { nodes, ranks, threads, npme, cores, smt, busy, share, gpu } = self.place;
+        let Placement { ranks, threads, npme, cores, smt, busy, share, gpu } = self.place;
         let gpu = gpu.map(|gpu| (gpu.class.key, gpu.count as u64, gpu.pme, gpu.bonded, gpu.update));
-        let numbers = [nodes, ranks, threads, npme, cores, smt, busy, share, self.slowdown];
+        let numbers = [ranks, threads, npme, cores, smt, busy, share, self.slowdown];
         hash(
             format!(
                 "{} {gpu:?} {numbers:?} {:?} {:?} {:?}",
                 self.cpu.key,
-                (self.job.simd, self.job.site, self.job.launch),
+                (self.job.simd, self.job.site),
                 self.job.work,
                 self.job.key
             )

@@ -59,7 +59,6 @@ pub(super) fn placement(hardware: &Hardware, layout: &Layout, cpu_millicores: u3
     let worth = if hardware.smt { HARDWARE_THREAD } else { 1.0 };
     let cores = f64::from(cpu_millicores) / 1000.0 * worth;
     Placement {
-        nodes: 1.0,
         ranks: f64::from(layout.ntmpi),
         threads: f64::from(layout.ntomp),
         npme: f64::from(layout.npme),

@@ -180,16 +180,6 @@ fn unknown_hardware_is_less_certain() {
 }
 
 #[test]
-fn old_releases_are_slower() {
-    let mut old = request();
-    old.gromacs_version = Some("2016.4".to_owned());
-    let model = Model::prior();
-    let speed =
-        |request: &PredictRequest| model.answer(request).expect("the layout should run").ns_per_day.p50;
-    assert!(speed(&old) < speed(&request()));
-}
-
-#[test]
 fn old_releases_keep_off_the_gpu_what_they_do_not_know() {
     let mut raw = water(30_000);
     raw.gpu_offload.update = true;

@@ -1,7 +1,7 @@
 //! A step on CPUs.
 
 use super::{Constants, Placement, StepTime};
-use crate::hardware::{CpuClass, Turbo};
+use crate::hardware::CpuClass;
 use crate::system::System;
 use crate::work::Work;
 
@@ -10,13 +10,9 @@ use crate::work::Work;
 const STEP_CYCLES: f64 = 15_000.0;
 /// Transposes of the PME grid per step: two forth, two back.
 const TRANSPOSES: f64 = 4.0;
-/// Bytes per grid point and transpose: one complex number for two real points.
-const BYTES_PER_GRID_POINT: f64 = 4.0;
-/// Bytes per halo atom and step: position there, force back.
-const BYTES_PER_HALO_ATOM: f64 = 24.0;
 /// Largest factor on the volume of the cut-off that mdrun's tuning of PME goes to: 1.4 in its radius.
 const MOST_TUNED: f64 = 2.7;
-/// Sockets of a server. A pod's cores, and those of one simulation, are on one of them as long as they fit.
+/// Sockets of a server.
 const SOCKETS: f64 = 2.0;
 
 /// How fast the cores of a placement work.
@@ -25,31 +21,27 @@ pub(super) struct Speed {
     pub clock: f64,
     /// Counted cycles per second of one core.
     pub reference: f64,
-    /// Share of the clock that is boost: 0 where all cores work.
-    pub boost: f64,
     /// Cores, hardware threads counted as what they add.
     pub cores: f64,
-    /// Relative loss of a rank whose threads share a cache, and of cores that share the memory of a node.
+    /// Relative loss of a rank whose threads share a cache.
     pub loss: f64,
 }
 
 impl Speed {
     pub(super) fn of(cpu: &CpuClass, place: &Placement, constants: &Constants) -> Self {
-        let busy = match cpu.turbo {
-            Turbo::Cores => (SOCKETS * place.busy).clamp(0.0, 1.0).powf(constants.boost_cores),
-            Turbo::Power => place.busy.clamp(0.0, 1.0).powf(constants.boost_power),
-        };
-        let boost = constants.boost * (cpu.boost_ghz - cpu.clock_ghz).max(0.0) * (1.0 - busy);
-        let clock = cpu.clock_ghz + boost;
+        // The simulation is on one socket as long as it fits, and other work on all of them.
+        let own = (SOCKETS * place.share).min(1.0);
+        let others = (place.busy - place.share).max(0.0) / (1.0 - place.share).max(1e-9);
+        let busy = own + (1.0 - own) * others.min(1.0);
+        // All cores of a socket together have the power that they need at the clock of all, and each takes the cube of its own.
+        let boosted = cpu.clock_ghz / busy.max(1e-3).cbrt();
+        let clock = boosted.min(cpu.boost_ghz).max(cpu.clock_ghz);
         let per_rank = (place.cores / place.ranks).max(1.0);
         Self {
             clock: clock * 1e9,
             reference: clock * 1e9 * cpu.ipc,
-            boost: boost / clock,
             cores: place.cores * (1.0 + constants.smt * place.smt.log2()),
-            // Its cores share what the node has once, and wait for the slowest of them.
-            loss: constants.thread * (per_rank - 1.0) / cpu.cache_cores
-                + constants.crowding * (place.cores / place.nodes).max(1.0).ln(),
+            loss: constants.thread * (per_rank - 1.0) / cpu.cache_cores,
         }
     }
 }
@@ -63,20 +55,18 @@ pub struct CpuParts {
     pub other: f64,
     /// Exchange of atoms between domains.
     pub halo: f64,
-    /// Domains that wait for the slowest.
-    pub imbalance: f64,
+    /// Cores that wait for the slowest of them, for imbalance of the domains, too.
+    pub waiting: f64,
     /// What one thread of a rank does while the others wait.
     pub serial: f64,
-    /// Network between nodes for the halo.
-    pub network: f64,
     /// PME spread and gather.
     pub spread: f64,
     /// PME FFT and solve.
     pub mesh: f64,
+    /// Cores that wait for the slowest of them in PME.
+    pub mesh_waiting: f64,
     /// Transposes of the PME grid.
     pub transpose: f64,
-    /// Network between nodes for them.
-    pub mesh_network: f64,
     /// Atoms on their way to the ranks of PME and back.
     pub redistribution: f64,
     /// Messages to ranks for PME alone.
@@ -85,22 +75,20 @@ pub struct CpuParts {
     pub after: f64,
     /// True if some ranks are for PME alone.
     pub apart: bool,
-    /// Share of the clock that is boost.
-    pub boost: f64,
 }
 
 impl CpuParts {
     /// The step that they make.
     #[must_use]
     pub fn step(&self) -> StepTime {
-        let domains = self.pair + self.other + self.halo + self.imbalance + self.serial + self.network;
-        let movable = self.mesh + self.transpose + self.mesh_network;
-        let grid = self.spread + movable + self.redistribution;
+        let domains = self.pair + self.other + self.halo + self.waiting + self.serial;
+        let movable = self.mesh + self.transpose;
+        let grid = self.spread + movable + self.mesh_waiting + self.redistribution;
         let both = if self.apart { beside(domains, self.pair, grid, movable) } else { domains + grid };
         let after = self.after + self.messages;
         let (pair, pme, other) = (self.pair, self.spread + self.mesh, self.other);
         let overhead = domains + grid + after - (pair + pme + other);
-        StepTime { pair, pme, other, overhead, total: both + after, boost: self.boost }
+        StepTime { pair, pme, other, overhead, total: both + after }
     }
 }
 
@@ -140,35 +128,35 @@ pub fn parts(
     let (of_pp, of_pme) = (side(pp_ranks), side(pme_ranks));
     let pair = work.pairs * constants.pair * cpu.pair_cycles / speed.clock * of_pp;
     let other = (work.bonded + work.update + work.perturbed) * constants.other / speed.reference * of_pp;
+    let spread = work.spread * constants.spread / speed.reference * of_pme;
+    let mesh = work.mesh * constants.mesh / speed.reference * of_pme;
+    // How much the slowest of some cores is behind grows with the logarithm of their number. Pairs are computed in registers and
+    // the cache of a core, and differ little.
+    let waiting = constants.crowding * place.cores.max(1.0).ln();
 
-    let latency = if place.nodes > 1.0 {
-        constants.net_latency * (1.0 + constants.net_growth * place.nodes)
-    } else {
-        constants.latency
-    };
     let halo = Halo::of(system, pp_ranks);
     let points = system.pme.filter(|_| pme_ranks > 1.0 || apart).map_or(0.0, |pme| pme.points());
     let charges = if points > 0.0 { system.atoms } else { 0.0 };
     let transposed = if pme_ranks > 1.0 { points } else { 0.0 };
-    let transposes = if pme_ranks > 1.0 { TRANSPOSES * pme_ranks.powf(constants.mesh_growth) } else { 0.0 };
+    // Each rank has a part of the grid for each other one.
+    let transposes = TRANSPOSES * (pme_ranks - 1.0);
     CpuParts {
         pair,
         other,
-        halo: halo.atoms * constants.halo / speed.reference + halo.messages * latency,
-        imbalance: constants.imbalance * halo.relative.ln_1p() * (pair + other),
+        halo: halo.atoms * constants.halo / speed.reference + halo.messages * constants.latency,
         serial: work_of_one_thread(system, place, pp_ranks, constants) / speed.reference,
-        network: network(place, constants, halo.atoms * pp_ranks * BYTES_PER_HALO_ATOM),
-        spread: work.spread * constants.spread / speed.reference * of_pme,
-        mesh: work.mesh * constants.mesh / speed.reference * of_pme,
-        transpose: transposed / pme_ranks * constants.mesh_serial / speed.reference + transposes * latency,
-        mesh_network: network(place, constants, TRANSPOSES * transposed * BYTES_PER_GRID_POINT),
+        spread,
+        mesh,
+        waiting: waiting * other,
+        mesh_waiting: waiting * (spread + mesh),
+        transpose: transposed / pme_ranks * constants.mesh_serial / speed.reference
+            + transposes * constants.latency,
         redistribution: charges / pme_ranks * constants.redistribution / speed.reference,
-        messages: if apart { 2.0 * (pp_ranks / place.npme) * latency } else { 0.0 },
+        messages: if apart { 2.0 * (pp_ranks / place.npme) * constants.latency } else { 0.0 },
         after: constants.barrier * (barrier_growth(place.threads) - 1.0)
             + STEP_CYCLES / speed.reference
             + work.output_seconds(),
         apart,
-        boost: speed.boost,
     }
 }
 
@@ -181,28 +169,13 @@ fn barrier_growth(threads: f64) -> f64 {
 
 /// Reference cycles of a rank during which its other threads wait.
 fn work_of_one_thread(system: &System, place: &Placement, pp_ranks: f64, constants: &Constants) -> f64 {
-    let waiting = 1.0 - 1.0 / place.threads;
-    let domains = if pp_ranks > 1.0 { 1.0 } else { 0.0 };
-    system.atoms / pp_ranks * waiting * (constants.serial + domains * constants.serial_domain)
-}
-
-/// Seconds to move `bytes` (of all ranks) between nodes.
-fn network(place: &Placement, constants: &Constants, bytes: f64) -> f64 {
-    if place.nodes <= 1.0 {
-        return 0.0;
-    }
-    // What stays inside a node does not use the network; of the surface of a node's block about a cube root of
-    // its ranks shows on each side.
-    let ranks_per_node = (place.ranks / place.nodes).max(1.0);
-    bytes / place.nodes / ranks_per_node.cbrt() / constants.net_bandwidth
+    system.atoms / pp_ranks * (1.0 - 1.0 / place.threads) * constants.serial
 }
 
 /// What a domain needs of its neighbours.
 pub(super) struct Halo {
     /// Atoms that one rank receives.
     pub(super) atoms: f64,
-    /// The same relative to its own atoms, at most 8.
-    pub(super) relative: f64,
     /// Messages per step that follow one another.
     pub(super) messages: f64,
 }
@@ -210,7 +183,7 @@ pub(super) struct Halo {
 impl Halo {
     pub(super) fn of(system: &System, ranks: f64) -> Self {
         if ranks <= 1.0 {
-            return Self { atoms: 0.0, relative: 0.0, messages: 0.0 };
+            return Self { atoms: 0.0, messages: 0.0 };
         }
         let own = system.atoms / ranks;
         let edge = (own / system.density).cbrt();
@@ -218,7 +191,7 @@ impl Halo {
         let volume = (edge + system.rlist_nm).powi(3) - edge.powi(3);
         let atoms = (0.5 * volume * system.density).min(system.atoms - own);
         let pulses = (system.rlist_nm / edge).ceil().clamp(1.0, 4.0);
-        Self { atoms, relative: (atoms / own).min(8.0), messages: 6.0 * pulses }
+        Self { atoms, messages: 6.0 * pulses }
     }
 }
 

@@ -64,7 +64,6 @@ pub(super) fn step(
         other: atoms + on_host + update,
         overhead,
         total: both + update + overhead,
-        boost: speed.boost,
     }
 }
 
@@ -87,9 +86,9 @@ mod tests {
     fn place(gpu: &'static GpuClass, ranks: f64) -> Placement {
         let gpu = GpuPlacement { class: gpu, count: 1.0, pme: true, bonded: true, update: false };
         let threads = (16.0 / ranks).max(1.0);
-        let (nodes, smt, busy, share) = (1.0, 1.0, 1.0, 0.25);
+        let (smt, busy, share) = (1.0, 1.0, 0.25);
         let npme = if ranks > 1.0 { 1.0 } else { 0.0 };
-        Placement { nodes, ranks, threads, npme, cores: 16.0, smt, busy, share, gpu: Some(gpu) }
+        Placement { ranks, threads, npme, cores: 16.0, smt, busy, share, gpu: Some(gpu) }
     }
 
     fn seconds(atoms: u64, gpu: &'static GpuClass, ranks: f64) -> f64 {
@@ -106,9 +105,7 @@ mod tests {
 
     #[test]
     fn further_ranks_on_one_gpu_cost() {
-        let times: Vec<f64> = [1.0, 2.0, 4.0, 8.0]
-            .map(|ranks| seconds(100_000, a100(), ranks))
-            .to_vec();
+        let times: Vec<f64> = [1.0, 2.0, 4.0, 8.0].map(|ranks| seconds(100_000, a100(), ranks)).to_vec();
         assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
     }
 

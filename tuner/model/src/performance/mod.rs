@@ -16,11 +16,9 @@ use crate::hardware::{CpuClass, GpuClass};
 use crate::system::System;
 use crate::work::Work;
 
-/// A layout on given hardware, over one or several nodes.
+/// A layout on a node of given hardware.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Placement {
-    /// Nodes.
-    pub nodes: f64,
     /// Ranks in all, PME ranks included.
     pub ranks: f64,
     /// Threads per rank.
@@ -31,9 +29,9 @@ pub struct Placement {
     pub cores: f64,
     /// Threads per core.
     pub smt: f64,
-    /// Share of the cores of its nodes that work, those of other pods included: decides the clock.
+    /// Share of the cores of its node that work, those of other pods included: decides the clock.
     pub busy: f64,
-    /// Share of the cores of its nodes that it has itself.
+    /// Share of the cores of its node that it has itself.
     pub share: f64,
     /// What is used of GPUs.
     pub gpu: Option<GpuPlacement>,
@@ -67,8 +65,6 @@ pub struct StepTime {
     pub overhead: f64,
     /// The whole step. Less than the sum where parts overlap.
     pub total: f64,
-    /// Share of the clock that is boost.
-    pub boost: f64,
 }
 
 impl StepTime {
@@ -81,19 +77,12 @@ impl StepTime {
             other: self.other * factor,
             overhead: self.overhead * factor,
             total: self.total * factor,
-            boost: self.boost,
         }
     }
 
     /// Share that one of its times has in their sum.
     pub(crate) fn share(&self, time: f64) -> f64 {
         time / (self.pair + self.pme + self.other + self.overhead)
-    }
-
-    /// Share of the step that is overhead, 0 to 1: the more, the less the prediction is worth.
-    #[must_use]
-    pub fn overhead_share(&self) -> f64 {
-        self.share(self.overhead)
     }
 }
 
@@ -125,7 +114,6 @@ mod tests {
 
     fn cores(ranks: f64, threads: f64) -> Placement {
         Placement {
-            nodes: 1.0,
             ranks,
             threads,
             npme: 0.0,
@@ -151,12 +139,5 @@ mod tests {
         assert!((30.0..64.0).contains(&(one / many)), "{}", one / many);
         let small = seconds(3000, &cores(1.0, 1.0)).total / seconds(3000, &cores(16.0, 1.0)).total;
         assert!(small < 14.0, "{small}");
-    }
-
-    #[test]
-    fn the_overhead_share_grows_with_cores() {
-        let few = seconds(30_000, &cores(2.0, 1.0)).overhead_share();
-        let many = seconds(30_000, &cores(64.0, 1.0)).overhead_share();
-        assert!(few < many && many < 1.0);
     }
 }
