@@ -1,6 +1,6 @@
 //! From measured runs to what they say of the model.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use scavenger_schema::tuning::ClassResidual;
 
@@ -15,17 +15,13 @@ impl Model {
     pub fn learn(&self, observations: &[Observation]) -> Self {
         let mut by_class: BTreeMap<(bool, &'static str), Vec<f64>> = BTreeMap::new();
         let mut residuals: Vec<Residual> = Vec::new();
-        // A step is predicted once for all repetitions.
-        let mut predicted: HashMap<u64, f64> = HashMap::new();
         let mut absurd = 0;
         for run in observations {
             let is_speed = |speed: &f64| speed.is_finite() && *speed > 0.0;
             let Some(measured) = run.ns_per_day.filter(is_speed) else { continue };
             let origin = origin(&run.job, run.cpu, &run.place, run.site);
-            let expected = *predicted.entry(run.key()).or_insert_with(|| {
-                let step = self.step_time(&run.job, run.cpu, &run.place).scaled(run.slowdown);
-                run.job.system.ns_per_day(step.total)
-            });
+            let step = self.step_time(&run.job, run.cpu, &run.place).scaled(run.slowdown);
+            let expected = run.job.system.ns_per_day(step.total);
             let value = (expected / measured).ln();
             if value.abs() > BOUND {
                 absurd += 1;

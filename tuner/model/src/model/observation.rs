@@ -89,23 +89,6 @@ impl Observation {
         self
     }
 
-    /// A number that repetitions have in common, wherever they were.
-    pub(super) fn key(&self) -> u64 {
-        let Placement { ranks, threads, npme, cores, smt, busy, share, gpu } = self.place;
-        let gpu = gpu.map(|gpu| (gpu.class.key, gpu.count as u64, gpu.pme, gpu.bonded, gpu.update));
-        let numbers = [ranks, threads, npme, cores, smt, busy, share, self.slowdown];
-        hash(
-            format!(
-                "{} {gpu:?} {numbers:?} {:?} {:?} {:?}",
-                self.cpu.key,
-                (self.job.simd, self.job.site),
-                self.job.work,
-                self.job.key
-            )
-            .as_bytes(),
-        )
-    }
-
     /// The same run, which was killed for using more than `bytes` with this layout. How fast it would have been, and how
     /// much memory it would have used, nobody saw.
     #[must_use]
