@@ -18,8 +18,8 @@ use tower::ServiceExt as _;
 async fn insert(connection: &mut PgConnection, atoms: i64, system: serde_json::Value, ns_per_day: f64) {
     sqlx::query(
         "insert into gromacs_observation (owner, source, atoms, system, cpu_millicores, gpus, layout,
-            hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds)
-        values ('chemist', 'import', $1, $2, 1000, 0, $3, 'unknown', '{}', null, $4, 50000, 60)",
+            hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds, node_cpu_millicores)
+        values ('chemist', 'import', $1, $2, 1000, 0, $3, 'unknown', '{}', null, $4, 50000, 60, 2000)",
     )
     .bind(atoms)
     .bind(system)
