@@ -5,10 +5,10 @@
 //! cargo bench -p scavenger-tuner --bench neighbours -- --cores 8 > rows.csv
 //! ```
 //!
-//! Prints a row per run, in the columns of `data/neighbours.csv`, and then how to import them, so that the tuner learns what
-//! neighbours cost there. Needs `gmx`. A copy has an eighth of the cores unless `--cores` says another number. It takes about 13
-//! minutes, on two cores 7, during which the machine should do nothing else. With `--short` it measures each once, in a third
-//! of that.
+//! Prints a row per run, in the columns of `data/neighbours.csv`, and then how to import them, so that the tuner learns
+//! what neighbours cost there. Needs `gmx`. A copy has an eighth of the cores unless `--cores` says another number. It takes
+//! about 13 minutes, on two cores 7, during which the machine should do nothing else. With `--short` it measures each once,
+//! in a third of that.
 
 #![allow(
     clippy::print_stdout,
