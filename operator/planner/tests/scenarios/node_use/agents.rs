@@ -33,6 +33,10 @@ fn tripped(cluster: &Cluster) -> usize {
     cluster.planner.pool_report(cluster.now).usage.map_or(0, |usage| usage.tripped.len())
 }
 
+fn own_limits(cluster: &Cluster) -> u64 {
+    cluster.planner.pool_report(cluster.now).usage.map_or(0, |usage| usage.own_limits)
+}
+
 #[test]
 fn the_kernels_counters_decide_whose_fault_a_kill_was_whatever_was_measured() {
     // Of its limit it was measured to use the half, or all.
@@ -134,10 +138,11 @@ fn of_a_gang_one_pod_that_outgrew_its_limit_is_enough() {
     }
 }
 
+/// The node has memory left, as far as it was measured, which the agent knows better.
 #[test]
-fn an_ordinary_container_that_reached_its_own_limit_was_harmed_by_nobody() {
+fn the_agent_says_what_killed_an_ordinary_container_before_samples_do() {
     for (cause, harm) in
-        [(Some(KillCause::Limit), 0), (Some(KillCause::Node), 1), (Some(KillCause::Unknown), 1), (None, 1)]
+        [(Some(KillCause::Limit), 0), (Some(KillCause::Node), 1), (Some(KillCause::Unknown), 0), (None, 0)]
     {
         let mut cluster = reserved(settings().by_use());
         agents(&mut cluster, &["n1"]);
@@ -153,17 +158,16 @@ fn an_ordinary_container_that_reached_its_own_limit_was_harmed_by_nobody() {
             None => cluster.run_for(seconds(11)),
         }
         assert_eq!(tripped(&cluster), harm, "{cause:?}");
-        minutes(&mut cluster, 1, |_| (1000, 1000));
-        assert_eq!(
-            (tripped(&cluster), cluster.status("a").interrupted_count),
-            (harm, harm.try_into().unwrap())
-        );
+        minutes(&mut cluster, 3, |_| (1000, 1000));
+        let interrupted = harm.try_into().unwrap();
+        assert_eq!((tripped(&cluster), cluster.status("a").interrupted_count), (harm, interrupted));
+        assert_eq!(own_limits(&cluster), u64::from(harm == 0), "{cause:?}: judged once");
     }
 }
 
-/// A pod that is deleted is not asked about any more.
+/// A pod that is deleted is not asked about any more: samples say what killed it.
 #[test]
-fn a_killed_pod_that_goes_before_the_answer_counts_as_without_an_agent() {
+fn a_killed_pod_that_goes_before_the_answer_is_judged_as_without_an_agent() {
     let mut cluster = reserved(settings().by_use());
     agents(&mut cluster, &["n1"]);
     cluster.submit(sj("a").asking(2000), work(300_000));
@@ -173,8 +177,8 @@ fn a_killed_pod_that_goes_before_the_answer_counts_as_without_an_agent() {
     cluster.run_for(seconds(2));
     assert_eq!(tripped(&cluster), 0);
     cluster.tell(Observation::PodGone(web));
-    cluster.settle();
-    assert_eq!(tripped(&cluster), 1);
+    minutes(&mut cluster, 3, |_| (1000, 1000));
+    assert_eq!((tripped(&cluster), own_limits(&cluster)), (0, 1));
 }
 
 /// In a pool that requires the agent.
