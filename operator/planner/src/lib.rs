@@ -24,11 +24,11 @@
 //! | What are ordinary pods of a node expected to use? | `node_use/mod.rs` | `NodeUse::account` |
 //! | How is a node counted by use? | `capacity/nodes.rs` | `Capacity::counted_on` |
 //! | When is a node no longer counted by use? | `node_use/breaker.rs` | `Breaker::see` |
-//! | Did its node or its own limit kill an ordinary container? | `node_use/breaker.rs` | `cause` |
+//! | Did its node or its own limit kill an ordinary container? | `node_use/breaker.rs` | `Breaker::judge` |
 //! | On which nodes does a Job keep its pods? | `values/confinement.rs` | `Confinement::to_pool` |
 //! | Which nodes must a new pod of a ScavengerJob not go to? | `capacity/nodes.rs` | `Capacity::nodes_to_avoid` |
 //! | Which nodes do the volumes of a ScavengerJob allow? | `facts/volumes.rs` | `Volumes::place_sj` |
-//! | What does a RuntimeClass add to a ScavengerJob? | `values/placement.rs` | `RuntimeClass::added_to` |
+//! | What does a RuntimeClass add to a ScavengerJob? | `values/runtime_class.rs` | `RuntimeClass::added_to` |
 //! | Which RuntimeClasses does the pool refuse? | `values/settings.rs` | `Settings::refuses` |
 //! | When does a ScavengerJob wait for a volume that is in use? | `facts/volumes.rs` | `Volumes::keeps_waiting` |
 //! | How long does a ScavengerJob wait after an interruption? | `backoff/mod.rs` | `after_interruption` |
@@ -50,7 +50,7 @@
 //! | Which pending ordinary pods hold capacity? | `capacity/pending.rs` | `holds_capacity` |
 //! | Which are interrupted before ordinary pods need the capacity? | `causes/headroom.rs` | `choose` |
 //! | Which are interrupted when a node leaves the pool? | `causes/left_pool.rs` | `order` |
-//! | How many are interrupted at once for a cause that can wait? | `causes/rounds.rs` | `order_in_rounds` |
+//! | How many are interrupted at once for a cause that can wait? | `causes/rounds.rs` | `Rounds::order` |
 //! | Which ScavengerJobs lose least together? | `causes/least_loss.rs` | `choose` |
 //! | What would an interruption throw away? | `lifecycle/loss.rs` | `Loss::of` |
 //! | Does an attempt run under the supervisor? | `lifecycle/attempt.rs` | `supervision` |

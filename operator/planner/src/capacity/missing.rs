@@ -41,7 +41,7 @@ impl Capacity {
 
     /// Why no node of the pool lets pods of a placement in, once all of them are ready: what has to hold is asked in
     /// the order label, volume, taint, and the first that holds on no node that is left is named.
-    pub(super) fn why_none_admits(&self, placement: &Placement) -> String {
+    pub(crate) fn why_none_admits(&self, placement: &Placement) -> String {
         let has = |node: &&Node, (key, value): (&_, &_)| node.labels.get(key) == Some(value);
         let all: Vec<&Node> = self.all_pool_nodes().collect();
         let lacking = placement.node_selector.iter().find(|label| !all.iter().any(|node| has(node, *label)));

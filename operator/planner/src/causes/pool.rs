@@ -93,6 +93,20 @@ impl Pool<'_> {
         is_new
     }
 
+    /// Orders the interruption of these for a cause that can wait, in their order, and of no more than may go in this round. The
+    /// cause concerns so many ScavengerJobs in all.
+    pub(super) fn order_in_rounds(
+        &mut self,
+        cause: &Reason,
+        concerned: usize,
+        these: impl IntoIterator<Item = (Key, String)>,
+    ) {
+        let mut rounds = std::mem::take(self.rounds);
+        rounds
+            .order(cause, concerned, these, self.now, |sj, message| self.order(&sj, cause.clone(), message));
+        *self.rounds = rounds;
+    }
+
     /// What is lost if a ScavengerJob is interrupted; none if it is terminating anyway.
     pub(super) fn loss_of(&self, sj: &Key) -> Option<Loss> {
         let (tracked, attachments) = self.seen.get(sj).zip(self.seen.attachments(sj))?;

@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::pool::Pool;
 use crate::values::{Key, Reason, later, resources::Share};
 
 /// How many ScavengerJobs may be interrupted for one cause in one round.
@@ -54,34 +53,33 @@ impl Rounds {
         self.0.get(cause).is_some_and(|round| round.is_full && now < round.until)
     }
 
-    /// When the next round begins for which somebody stayed.
-    pub(super) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let full = self.0.values().filter(|round| round.is_full && now < round.until);
-        full.map(|round| round.until).min()
-    }
-}
-
-impl Pool<'_> {
-    /// Orders the interruption of these for a cause that can wait, in their order, and of no more than may go in this round. The
-    /// cause concerns so many ScavengerJobs in all.
-    pub(super) fn order_in_rounds(
+    /// Orders these for a cause that can wait, in their order, and no more than may go in this round. The cause concerns so many
+    /// ScavengerJobs in all. `order` says whether one goes because of it.
+    pub(crate) fn order(
         &mut self,
         cause: &Reason,
         concerned: usize,
         these: impl IntoIterator<Item = (Key, String)>,
+        now: Timestamp,
+        mut order: impl FnMut(Key, String) -> bool,
     ) {
         let budget = Budget::usual();
-        let fresh = || Round { until: later(self.now, budget.per), ordered: 0, is_full: false };
-        let last = self.rounds.0.remove(cause).filter(|round| self.now < round.until);
-        let mut round = last.unwrap_or_else(fresh);
+        let fresh = || Round { until: later(now, budget.per), ordered: 0, is_full: false };
+        let mut round = self.0.remove(cause).filter(|round| now < round.until).unwrap_or_else(fresh);
         for (sj, message) in these {
             if round.ordered >= budget.most(concerned) {
                 round.is_full = true;
                 break;
             }
-            round.ordered += usize::from(self.order(&sj, cause.clone(), message));
+            round.ordered += usize::from(order(sj, message));
         }
-        self.rounds.0.insert(cause.clone(), round);
+        self.0.insert(cause.clone(), round);
+    }
+
+    /// When the next round begins for which somebody stayed.
+    pub(super) fn wake_at(&self, now: Timestamp) -> Option<Timestamp> {
+        let full = self.0.values().filter(|round| round.is_full && now < round.until);
+        full.map(|round| round.until).min()
     }
 }
 

@@ -182,7 +182,7 @@ impl Breaker {
 
     /// Judges what killed containers, and returns the nodes that are counted by requests from now on because of it. `node` finds a
     /// node.
-    pub(super) fn judge<'a>(
+    pub(crate) fn judge<'a>(
         &mut self,
         settings: &Settings,
         node: impl Fn(&Name) -> Option<&'a Node>,

@@ -51,7 +51,7 @@ use kills::Kills;
 use pods::{OrdinaryPods, ScavengerPods};
 
 pub use dry_run::DryRun;
-pub use report::UsageReport;
+pub use report::{Knowledge, UsageReport};
 
 /// How often what is to be remembered is written down at most: the last write may be as old when a planner ends.
 pub const REMEMBERED_EVERY: SignedDuration = SignedDuration::from_secs(60);
@@ -121,17 +121,6 @@ struct Sample {
     memory_bytes: i64,
     /// What they used at most: millicores and bytes. It keeps others from starting, and interrupts nobody.
     most: (i64, i64),
-}
-
-/// How a node that is counted by use stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Knowledge {
-    /// It was measured for long enough.
-    Known,
-    /// What its pods request is expected of them.
-    Estimated,
-    /// Its last sample is too old.
-    Unmeasured,
 }
 
 /// What a node that is counted by use lacks.

@@ -11,7 +11,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{DryRun, Knowledge, Measured, NodeUse};
+use super::{DryRun, Measured, NodeUse};
 use crate::{
     capacity::{Capacity, compute},
     values::{Harm, Name, RememberedNode, RememberedUse, Settings, UsageRules, resources::Resources},
@@ -62,6 +62,17 @@ impl NodeUse {
         }
         Some(report)
     }
+}
+
+/// How a node that is counted by use stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Knowledge {
+    /// It was measured for long enough.
+    Known,
+    /// What its pods request is expected of them.
+    Estimated,
+    /// Its last sample is too old.
+    Unmeasured,
 }
 
 /// How the nodes that are counted by use stand.

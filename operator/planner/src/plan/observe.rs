@@ -58,8 +58,7 @@ impl Planner {
                 self.agenda.add_all(mounting.iter());
             }
             Observation::RuntimeClass(class) => {
-                let users = self.seen.set_runtime_class(class);
-                self.agenda.add_all(users.iter());
+                self.agenda.add_all(self.seen.set_runtime_class(class).iter());
             }
             Observation::RuntimeClassGone(name) => {
                 let users = self.seen.remove_runtime_class(&name);

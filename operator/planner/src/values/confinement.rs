@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Expression, Name, NodeTerm, Operator, Placement, Settings, Taint, Toleration};
+use super::{Expression, Name, NodeTerm, Operator, Placement, Settings, Toleration, placement::may_tolerate};
 
 /// What the pool adds to where the pods of an attempt may go.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,11 +18,6 @@ pub struct Confinement {
     pub attached: Vec<Name>,
     /// Keys of the taints that the pods may tolerate, as far as their ScavengerJob does.
     pub tolerated_taints: Vec<Name>,
-}
-
-/// True if pods may tolerate taints of this key in a pool that tolerates these.
-pub(super) fn may_tolerate(tolerated: &[Name], key: &str) -> bool {
-    Taint::is_passing(key) || tolerated.iter().any(|tolerated| **tolerated == *key)
 }
 
 impl Confinement {

@@ -6,6 +6,7 @@ mod placement;
 mod pod;
 mod reports;
 pub mod resources;
+mod runtime_class;
 mod scavenger_job;
 mod settings;
 
@@ -18,7 +19,7 @@ pub use action::Observation;
 pub use confinement::Confinement;
 pub(crate) use placement::Named;
 pub use placement::{
-    Access, Expression, Node, NodeTerm, Operator, Placement, RuntimeClass, Taint, Toleration, Usage, Volume,
+    Access, Expression, Node, NodeTerm, Operator, Placement, Taint, Toleration, Usage, Volume,
 };
 pub(crate) use pod::tells_of_loss;
 pub use pod::{Container, Pod, PodPhase, Refused};
@@ -27,6 +28,7 @@ pub use reports::{
     LiveReport, Measured, ObservedSaves, PodUsage, Rank, RememberedNode, RememberedUse, Stop, Supervised,
     Supervision, SupervisionSpec, Supervisor, UsageRules,
 };
+pub use runtime_class::RuntimeClass;
 pub use scavenger_job::{
     Admitted, Attempt, AttemptNode, Controls, Demand, Disruption, Ending, Explanation, HISTORY, Job, Runtime,
     ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, Shortage, Waiting,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Name, Node, RuntimeClass, Supervisor, Toleration, UsageRules,
-    confinement::may_tolerate,
+    placement::may_tolerate,
     resources::{CPU, MEMORY, PODS, Share, Thresholds, Weights},
 };
 
