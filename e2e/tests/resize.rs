@@ -92,8 +92,8 @@ fn a_resize_that_the_node_defers_takes_the_one_that_loses_least() {
         let message = status(&cheap).attempts.first().and_then(|attempt| attempt.message.clone());
         let message = message.context("the attempt says nothing")?;
         println!("{message}");
-        // As kube-scheduler does it, the pod is not named: it may be in another tenant's namespace.
-        ensure!(message.contains(&format!("for the resize of pod {uid} on node")), "{message}");
+        let grows = format!("for the resize of pod {}/grows on node", world.namespace);
+        ensure!(message.contains(&grows), "{message}");
 
         // The kubelet tries again on its own, on the pod as it is.
         until("the pod has grown", || async {

@@ -1,14 +1,20 @@
 //! Three pods that talk to each other, here three processes.
 
-use std::net::TcpListener;
+use std::{collections::BTreeSet, net::TcpListener, sync::Mutex};
 
 use nix::sys::signal::Signal;
 
 use crate::harness::{Run, Volume};
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago, another one for each test: the kernel may give the same one twice.
 fn free_port() -> String {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port().to_string()
+    static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    loop {
+        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        if TAKEN.lock().unwrap().insert(port) {
+            return port.to_string();
+        }
+    }
 }
 
 fn gang(volume: &Volume, port: &str, to: &str) -> [Run; 3] {
