@@ -74,8 +74,10 @@ fn the_operator_is_told_what_the_counters_say() {
     let requests = operator.server.requests();
     assert!(requests.iter().all(|request| request.token == "Bearer token"));
     assert!(requests.iter().any(|request| request.path == "/kills"));
-    let log = agent.end();
-    assert_eq!(log.matches("was killed for memory; cause: Limit").count(), 2, "{log}");
+    // It says so when the operator has taken the answer.
+    let said = || agent.log().matches("was killed for memory; cause: Limit").count();
+    eventually("a word about both", || said() == 2);
+    agent.end();
 }
 
 /// The kubelet removes the cgroup of a pod that has ended within seconds, and looks are 10 seconds apart.
@@ -143,11 +145,11 @@ impl Eater {
     }
 }
 
-/// The process of [`Eater`]; no test of its own.
+/// The process of [`Eater`]; no test of its own, wherever tests that are ignored are run, too.
 #[test]
 #[ignore = "it is started by other tests, in a cgroup that the kernel kills"]
 fn takes_memory_until_it_is_killed() {
-    let cgroup = env::var(CGROUP).unwrap();
+    let Ok(cgroup) = env::var(CGROUP) else { return };
     fs::write(Path::new(&cgroup).join("cgroup.procs"), std::process::id().to_string()).unwrap();
     let mut taken = Vec::new();
     loop {
