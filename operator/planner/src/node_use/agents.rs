@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::{NodeUse, kills::Awaited};
-use crate::values::{KillCause, KillReport, Name, Pod, UsageRules};
+use super::NodeUse;
+use crate::values::{KillReport, Name, Pod, UsageRules};
 
 impl NodeUse {
     /// The agents of these nodes are live.
@@ -20,23 +20,14 @@ impl NodeUse {
     }
 
     /// The agent of a node says why an ordinary container was killed.
-    pub(crate) fn see_kill(&mut self, kill: &KillReport, now: Timestamp) {
-        if let Some(awaited) = self.kills.explained(kill) {
-            self.judge(&awaited, Some(kill.cause), now);
-        }
-    }
-
-    pub(super) fn judge(&mut self, kill: &Awaited, cause: Option<KillCause>, now: Timestamp) {
-        self.dirty.extend(self.breaker.see(&kill.pod, kill.is_shared, cause, now));
+    pub(crate) fn see_kill(&mut self, kill: &KillReport) {
+        self.breaker.explain(kill);
     }
 
     /// Takes in a version of an ordinary pod. `is_shared` says whether ScavengerJobs are on its node.
     pub(crate) fn see_ordinary(&mut self, pod: &Pod, is_shared: bool, now: Timestamp) {
         let has_agent = pod.node.as_ref().is_some_and(|node| self.agents.contains(node));
-        let is_news = !self.breaker.has_judged(pod);
-        if !(has_agent && is_news && self.kills.awaits(pod, is_shared, now)) {
-            self.dirty.extend(self.breaker.see(pod, is_shared, None, now));
-        }
+        self.dirty.extend(self.breaker.see(pod, is_shared, has_agent, now));
         if pod.phase.is_terminal() {
             self.dirty.extend(self.ordinary.remove(&pod.key));
         } else {

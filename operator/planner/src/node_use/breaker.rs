@@ -4,7 +4,9 @@
 //! Harm is an ordinary pod that the kubelet evicted for lack of memory, or an ordinary container that was killed because its node
 //! had no memory left, while pods of ScavengerJobs were there. A container that outgrew its own limit is no harm: it would have
 //! been killed on an empty node, and in a large cluster some pod always is. The Kubernetes API does not distinguish the two:
-//! the agent of the node does (`kills.rs`), or else what was measured of the node ([`cause`]).
+//! the agent of the node does, or else what was measured of the node
+//! ([`cause`]). The agent is asked when a kill is seen, and answers within a second. Until then the kill is not judged: what is
+//! interrupted for a container that reached its own limit would be interrupted for nothing.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,7 +16,7 @@ use crate::{
     backoff::timed::{Rule, Timed},
     faults::kubelet::is_evicted_for_memory,
     values::{
-        Harm, Key, KillCause, Name, Node, Pod, Settings, earlier, later,
+        Harm, Key, KillCause, KillReport, Name, Node, Pod, Settings, earlier, later,
         resources::{MEMORY, Share},
     },
 };
@@ -34,9 +36,6 @@ const KEPT: SignedDuration = SignedDuration::from_mins(5);
 /// A node was short of memory if it used more than its `interruptThreshold` without this share of its memory: between two samples
 /// it may have used more than in either.
 const NEAR: f64 = 0.1;
-
-/// What happened to a pod that lost a container.
-const KILLED: &str = "a container of it was killed for memory";
 
 /// The nodes on which accounting Usage did harm.
 #[derive(Debug)]
@@ -60,8 +59,16 @@ pub(crate) struct Breaker {
 #[derive(Debug)]
 struct Kill {
     pod: Key,
+    uid: Name,
     node: Name,
+    /// When it ended, as the pod's status says.
+    ended: Timestamp,
+    /// The same, and not after it was seen.
     time: Timestamp,
+    /// Until when the agent of the node may say why.
+    awaited: Option<Timestamp>,
+    /// What it has said.
+    said: Option<KillCause>,
 }
 
 /// What killed a container.
@@ -132,14 +139,14 @@ impl Breaker {
         self.unjudged.clear();
     }
 
-    /// Looks at a version of an ordinary pod. `is_shared` says whether a ScavengerJob is on its node now, `said` what killed its
-    /// container, as far as the agent of the node has said so. Returns the node if that is counted by requests from now on;
-    /// without an answer what killed a container is judged later ([`Self::judge`]).
+    /// Looks at a version of an ordinary pod. `is_shared` says whether a ScavengerJob is on its node now, `has_agent` whether the
+    /// agent of the node is live. Returns the node if that is counted by requests from now on; what killed a container is judged
+    /// later ([`Self::judge`]).
     pub(crate) fn see(
         &mut self,
         pod: &Pod,
         is_shared: bool,
-        said: Option<KillCause>,
+        has_agent: bool,
         now: Timestamp,
     ) -> Option<Name> {
         let began = *self.began.get_or_insert(now);
@@ -158,26 +165,35 @@ impl Breaker {
         // What happened before this planner was there is over. What is shown late is not: a kubelet on a node without memory
         // is slow, and the time is by the node's clock.
         let is_news = later(time, BEFORE) >= began;
-        let time = time.min(now);
+        let (ended, time) = (time, time.min(now));
         let was_shared = || self.shared.get(node).is_some_and(|shared| time <= later(*shared, BEFORE));
         if !is_news || !(is_shared || was_shared()) {
             return None;
         }
-        match said.filter(|_| is_killed) {
-            Some(KillCause::Limit) => {
-                self.own_limits += 1;
-                return None;
-            }
-            Some(KillCause::Node) => self.trip(node, &pod.key, KILLED, now),
-            None | Some(KillCause::Unknown) if is_killed => {
-                self.unjudged.push(Kill { pod: pod.key.clone(), node: node.clone(), time });
-                return None;
-            }
-            None | Some(KillCause::Unknown) => {
-                self.trip(node, &pod.key, "the kubelet evicted it for lack of memory", now);
-            }
+        if is_killed {
+            let is_asked = has_agent && KillReport::is_recent(ended, now);
+            self.unjudged.push(Kill {
+                pod: pod.key.clone(),
+                uid: pod.uid.clone(),
+                node: node.clone(),
+                ended,
+                time,
+                awaited: is_asked.then(|| later(now, KillCause::ANSWERED_WITHIN)),
+                said: None,
+            });
+            return None;
         }
+        self.trip(node, &pod.key, "the kubelet evicted it for lack of memory", now);
         Some(node.clone())
+    }
+
+    /// The agent of a node says what killed a container.
+    pub(super) fn explain(&mut self, report: &KillReport) {
+        let is_meant =
+            |kill: &&mut Kill| kill.pod == report.pod && kill.uid == report.uid && kill.ended == report.time;
+        if let Some(kill) = self.unjudged.iter_mut().find(is_meant) {
+            (kill.said, kill.awaited) = (Some(report.cause), None);
+        }
     }
 
     /// Judges what killed containers, and returns the nodes that are counted by requests from now on because of it. `node` finds a
@@ -189,13 +205,22 @@ impl Breaker {
         now: Timestamp,
     ) -> Vec<Name> {
         let mut tripped = Vec::new();
-        for kill in std::mem::take(&mut self.unjudged) {
+        for mut kill in std::mem::take(&mut self.unjudged) {
             let Some(there) = node(&kill.node) else { continue };
-            match cause(&kill, self.samples.get(&kill.node), near(there, settings), now) {
+            kill.awaited = kill.awaited.filter(|until| now < *until);
+            let cause = match kill.said {
+                _ if kill.awaited.is_some() => None,
+                Some(KillCause::Limit) => Some(Cause::OwnLimit),
+                Some(KillCause::Node) => Some(Cause::Node),
+                Some(KillCause::Unknown) | None => {
+                    cause(&kill, self.samples.get(&kill.node), near(there, settings), now)
+                }
+            };
+            match cause {
                 None => self.unjudged.push(kill),
                 Some(Cause::OwnLimit) => self.own_limits += 1,
                 Some(Cause::Node) => {
-                    self.trip(&kill.node, &kill.pod, KILLED, now);
+                    self.trip(&kill.node, &kill.pod, "a container of it was killed for memory", now);
                     tripped.push(kill.node);
                 }
             }
@@ -208,20 +233,16 @@ impl Breaker {
         self.open.begin(node.clone(), now, |_| why());
     }
 
-    /// True if the newest kill of a pod was looked at before.
-    pub(super) fn has_judged(&self, pod: &Pod) -> bool {
-        let counted = self.counted.get(&pod.key);
-        counted.is_some_and(|counted| pod.out_of_memory.is_some_and(|time| time <= *counted))
-    }
-
     pub(crate) fn forget_node(&mut self, node: &Name) {
         self.open.end(node);
         self.shared.remove(node);
         self.samples.remove(node);
     }
 
+    /// A pod is gone: its node's agent is not asked any more what killed it.
     pub(crate) fn forget(&mut self, pod: &Key) {
         self.counted.remove(pod);
+        self.unjudged.iter_mut().filter(|kill| kill.pod == *pod).for_each(|kill| kill.awaited = None);
     }
 
     /// True while a node is counted by requests.
@@ -262,9 +283,9 @@ impl Breaker {
         self.open.take_over(now)
     }
 
-    /// When the first day is over, or no later sample can show what killed a container.
+    /// When the first day is over, or neither an agent nor a later sample can show what killed a container.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
-        let judged = self.unjudged.iter().map(|kill| later(kill.time, AROUND)).min();
+        let judged = self.unjudged.iter().map(|kill| kill.awaited.unwrap_or(later(kill.time, AROUND))).min();
         earlier(self.open.wake_at(), judged)
     }
 }
@@ -288,23 +309,23 @@ mod tests {
     #[test]
     fn a_kill_counts_however_late_it_is_shown_and_only_once() {
         let mut breaker = Breaker::default();
-        breaker.see(&killed("web", None), true, None, at(1000));
-        breaker.see(&killed("old", Some(900)), true, None, at(1000));
+        breaker.see(&killed("web", None), true, false, at(1000));
+        breaker.see(&killed("old", Some(900)), true, false, at(1000));
         assert!(!trips(&mut breaker, 1200), "before this planner was there");
         // The kubelet has no memory either: it is shown two minutes later, and nobody measured.
-        breaker.see(&killed("web", Some(2000)), true, None, at(2120));
+        breaker.see(&killed("web", Some(2000)), true, false, at(2120));
         assert!(trips(&mut breaker, 2120));
-        breaker.see(&killed("web", Some(2000)), true, None, at(2130));
-        breaker.see(&killed("old", Some(900)), true, None, at(2140));
+        breaker.see(&killed("web", Some(2000)), true, false, at(2130));
+        breaker.see(&killed("old", Some(900)), true, false, at(2140));
         assert!(!trips(&mut breaker, 2400));
     }
 
     #[test]
     fn a_clock_that_is_ahead_hides_no_kill() {
         let mut breaker = Breaker::default();
-        breaker.see(&killed("web", None), true, None, at(1000));
+        breaker.see(&killed("web", None), true, false, at(1000));
         breaker.shared(&"n1".into(), at(1990));
-        breaker.see(&killed("web", Some(2300)), false, None, at(2000));
+        breaker.see(&killed("web", Some(2300)), false, false, at(2000));
         assert_eq!(breaker.wake_at(), Some(at(2120)));
         assert!(trips(&mut breaker, 2120));
     }
@@ -324,8 +345,8 @@ mod tests {
             (vec![(110, 8000)], 120, false),
         ] {
             let mut breaker = Breaker::default();
-            breaker.see(&killed("web", None), true, None, at(1000));
-            breaker.see(&killed("web", Some(2000)), true, None, at(2000));
+            breaker.see(&killed("web", None), true, false, at(1000));
+            breaker.see(&killed("web", Some(2000)), true, false, at(2000));
             for (second, mib) in &samples {
                 breaker.measured(&"n1".into(), at(2000 + second), mib << 20);
             }
@@ -347,16 +368,27 @@ mod tests {
     #[test]
     fn what_the_agent_of_the_node_says_needs_no_samples() {
         let mut breaker = Breaker::default();
-        let see = |breaker: &mut Breaker, pod: &Pod, said, now| breaker.see(pod, true, said, at(now));
-        see(&mut breaker, &killed("web", None), None, 1000);
+        breaker.see(&killed("web", None), true, true, at(1000));
+        let explain = |breaker: &mut Breaker, pod: &Pod, cause| {
+            let time = pod.out_of_memory.unwrap();
+            breaker.explain(&KillReport { pod: pod.key.clone(), uid: pod.uid.clone(), time, cause });
+        };
         let kill = killed("web", Some(2000));
-        assert_eq!(see(&mut breaker, &kill, Some(KillCause::Limit), 2001), None);
-        assert!(breaker.has_judged(&kill), "once is enough");
-        assert!(!trips(&mut breaker, 2300));
+        assert_eq!(breaker.see(&kill, true, true, at(2001)), None);
+        assert_eq!(breaker.wake_at(), Some(at(2016)));
+        assert!(!trips(&mut breaker, 2001), "the agent is waited for");
+        explain(&mut breaker, &kill, KillCause::Limit);
+        assert!(!trips(&mut breaker, 2002) && breaker.own_limits() == 1);
+        breaker.see(&kill, true, true, at(2003));
+        assert!(!trips(&mut breaker, 2300), "once is enough");
         let again = killed("web", Some(3000));
-        assert!(!breaker.has_judged(&again));
-        assert_eq!(see(&mut breaker, &again, Some(KillCause::Node), 3001), Some("n1".into()));
-        assert_eq!(see(&mut breaker, &killed("api", Some(3000)), Some(KillCause::Unknown), 3001), None);
+        breaker.see(&again, true, true, at(3001));
+        explain(&mut breaker, &again, KillCause::Node);
+        assert!(trips(&mut breaker, 3001));
+        let unknown = killed("api", Some(3000));
+        breaker.see(&unknown, true, true, at(3001));
+        explain(&mut breaker, &unknown, KillCause::Unknown);
+        assert!(!trips(&mut breaker, 3119));
         assert!(trips(&mut breaker, 3120), "nobody measured either");
     }
 }

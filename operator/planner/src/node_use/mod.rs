@@ -19,8 +19,7 @@
 //! What is known is handed on to the next planner (`report.rs`).
 //!
 //! A node without memory on which an ordinary container was killed, or an ordinary pod evicted, while ScavengerJobs were there is
-//! counted by requests for a day (`breaker.rs`). Where the node has an agent, that is asked first why the container was killed
-//! (`kills.rs`).
+//! counted by requests for a day (`breaker.rs`). Where the node has an agent, that is asked first why the container was killed.
 //!
 //! With `usage.requireNodeAgent` ScavengerJobs start by use only on nodes whose agent is live. On other nodes they start by
 //! requests. What was started there by use before stays, and is watched as before.
@@ -29,7 +28,6 @@ mod agents;
 mod breaker;
 mod dry_run;
 mod histogram;
-mod kills;
 mod pods;
 mod report;
 
@@ -47,7 +45,6 @@ use crate::{
 use breaker::Breaker;
 use dry_run::CpuOfNode;
 use histogram::Histogram;
-use kills::Kills;
 use pods::{OrdinaryPods, ScavengerPods};
 
 pub use dry_run::DryRun;
@@ -84,7 +81,6 @@ pub(crate) struct NodeUse {
     ordinary: OrdinaryPods,
     scavengers: ScavengerPods,
     breaker: Breaker,
-    kills: Kills,
     /// The nodes whose agent is live.
     agents: BTreeSet<Name>,
     dry_run: DryRun,
@@ -236,7 +232,6 @@ impl NodeUse {
         self.dirty.remove(node);
         self.dry_run.forget(node);
         self.breaker.forget_node(node);
-        self.kills.forget_node(node);
         self.scavengers.forget_node(node);
     }
 
@@ -247,10 +242,7 @@ impl NodeUse {
     }
 
     /// A pod is gone.
-    pub(crate) fn forget_pod(&mut self, pod: &Key, now: Timestamp) {
-        if let Some(kill) = self.kills.take(pod) {
-            self.judge(&kill, None, now);
-        }
+    pub(crate) fn forget_pod(&mut self, pod: &Key) {
         self.breaker.forget(pod);
         self.scavengers.forget(pod);
         self.dirty.extend(self.ordinary.remove(pod));
@@ -319,9 +311,6 @@ impl NodeUse {
         let due = self.timers.iter().take_while(|(time, _)| *time <= now);
         self.dirty.extend(due.map(|(_, name)| name.clone()));
         self.dirty.extend(self.breaker.close(now));
-        for kill in self.kills.take_unexplained(now) {
-            self.judge(&kill, None, now);
-        }
         self.dirty.extend(self.breaker.judge(settings, |name| Some(capacity.node(name)?.node), now));
         let mut lacking = Vec::new();
         for name in std::mem::take(&mut self.dirty) {
@@ -345,8 +334,7 @@ impl NodeUse {
 
     /// When some node is to be looked at although nothing is seen of it.
     pub(crate) fn wake_at(&self) -> Option<Timestamp> {
-        let due = earlier(self.timers.first().map(|(time, _)| *time), self.breaker.wake_at());
-        earlier(due, self.kills.wake_at())
+        earlier(self.timers.first().map(|(time, _)| *time), self.breaker.wake_at())
     }
 
     /// Counts a node by use.

@@ -137,7 +137,7 @@ impl Planner {
             self.see_pod(pod);
         }
         for pod in &gone {
-            self.forget_pod(pod, time);
+            self.forget_pod(pod);
         }
         let Some((tracked, attachments)) = self.seen.whole_mut(key) else { return };
         let Some(attempt) = &tracked.sj().status.attempt else { return };

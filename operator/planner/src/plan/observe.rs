@@ -33,11 +33,11 @@ impl Planner {
             Observation::Pod(pod) => self.watch_pod(pod, now),
             Observation::PodGone(key) => {
                 self.note_end(&key, now);
-                self.forget_pod(&key, now);
+                self.forget_pod(&key);
             }
             Observation::PodsRelisted => {
                 for pod in self.seen.relist_pods() {
-                    self.forget_pod(&pod, now);
+                    self.forget_pod(&pod);
                 }
             }
             Observation::Node(node) => self.see_node(node),
@@ -89,7 +89,7 @@ impl Planner {
                 self.node_use.recall(*remembered, now);
             }
             Observation::Report(report) => self.see_report(&report, now),
-            Observation::Kill(kill) => self.see_kill(kill, now),
+            Observation::Kill(kill) => self.see_kill(kill),
             Observation::NodeAgents(nodes) => self.node_use.set_agents(nodes),
             Observation::Pool(settings) => self.set_settings(*settings, now),
             Observation::Done(result) => self.done(result),
@@ -276,8 +276,8 @@ impl Planner {
         self.node_use.see_ordinary(pod, shares, now);
     }
 
-    pub(crate) fn forget_pod(&mut self, key: &Key, now: Timestamp) {
-        self.node_use.forget_pod(key, now);
+    pub(crate) fn forget_pod(&mut self, key: &Key) {
+        self.node_use.forget_pod(key);
         self.causes.pending_pods.forget(key);
         self.causes.pending_resizes.forget(key);
         self.capacity.remove_pod(key);
@@ -295,9 +295,9 @@ impl Planner {
     }
 
     /// Takes in why a container was killed for memory: of a pod of an active attempt, or of an ordinary pod.
-    fn see_kill(&mut self, kill: KillReport, now: Timestamp) {
+    fn see_kill(&mut self, kill: KillReport) {
         let Some(key) = self.seen.worker_with(&kill.pod, &kill.uid) else {
-            return self.node_use.see_kill(&kill, now);
+            return self.node_use.see_kill(&kill);
         };
         if let Some(tracked) = self.seen.get_mut(&key) {
             tracked.memory.killed_by.insert(kill.uid, kill.cause);
