@@ -1,7 +1,7 @@
 //! The thread that keeps the cgroups of listed pods idle, and reads the counters of all pods.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{
@@ -97,7 +97,8 @@ pub fn run(tree: Option<PathBuf>, arguments: Arguments) -> ExitCode {
             agent.keeper.list(pods, now);
             (killed, answers)
         });
-        agent.look(is_everything, now);
+        let is_asked = questions.as_ref().is_some_and(|(killed, _)| !killed.is_empty());
+        agent.look(is_everything, is_asked, now);
         if let Some((killed, answers)) = questions {
             // If nobody takes them any more, the operator asks again or goes on without.
             answers.send(agent.explain(killed)).ok();
@@ -124,6 +125,8 @@ struct Agent {
     watch: Option<Arc<Watch>>,
     /// The pods whose counters are watched, by the numbers of their watches.
     watched: BTreeMap<i32, (String, PathBuf)>,
+    /// Those that have counters and no watch.
+    unwatched: BTreeSet<String>,
 }
 
 impl Agent {
@@ -136,11 +139,13 @@ impl Agent {
             kills: Kills::default(),
             watch: None,
             watched: BTreeMap::new(),
+            unwatched: BTreeSet::new(),
         }
     }
 
-    /// Looks at all cgroups of pods, or only at those that are new or awaited, and changes them.
-    fn look(&mut self, is_everything: bool, now: Instant) {
+    /// Looks at all cgroups of pods, or only at those that are new or awaited, and changes them. `is_asked` says whether the
+    /// operator wants to know of kills.
+    fn look(&mut self, is_everything: bool, is_asked: bool, now: Instant) {
         let found = self.pods();
         let problem = found.as_ref().err().cloned();
         if let Some(problem) = self.problem.is(problem) {
@@ -148,7 +153,7 @@ impl Agent {
         }
         if let Ok(pods) = &found {
             self.keeper.found(pods);
-            self.read_counters(pods, is_everything, now);
+            self.read_counters(pods, is_everything, is_asked, now);
             for (uid, path) in pods {
                 if (is_everything || self.keeper.awaits(uid))
                     && let Some(wish) = self.keeper.wish(uid)
@@ -162,20 +167,31 @@ impl Agent {
         *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = self.keeper.failed(found.is_ok());
     }
 
-    /// Reads the counters of all pods, or only of those that are new, which are watched from then on.
-    fn read_counters(&mut self, pods: &BTreeMap<String, PathBuf>, is_everything: bool, now: Instant) {
+    /// Reads the counters of pods that are new, and watches them from then on; of all of them before it is said what they say.
+    fn read_counters(
+        &mut self,
+        pods: &BTreeMap<String, PathBuf>,
+        is_everything: bool,
+        is_asked: bool,
+        now: Instant,
+    ) {
         for (uid, path) in pods {
             let is_new = !self.kills.knows(uid);
             // First, so that no change is missed.
-            if is_new && let Some(number) = self.watch.as_ref().and_then(|watch| watch::add(watch, path)) {
+            let watch = self.watch.as_ref().filter(|_| is_new).and_then(|watch| watch::add(watch, path));
+            if let Some(number) = watch {
                 self.watched.insert(number, (uid.clone(), path.clone()));
             }
-            if is_new || is_everything {
-                self.read(uid, path, now);
+            if is_new || is_asked || is_everything && self.unwatched.contains(uid) {
+                let has_counters = self.read(uid, path, now);
+                if is_new && has_counters && watch.is_none() {
+                    self.unwatched.insert(uid.clone());
+                }
             }
         }
         self.kills.found(pods, now);
         self.watched.retain(|_, (uid, _)| pods.contains_key(uid));
+        self.unwatched.retain(|uid| pods.contains_key(uid));
     }
 
     fn read_changed(&mut self, changed: &[i32], now: Instant) {
@@ -185,13 +201,13 @@ impl Agent {
         }
     }
 
-    /// A pod without counters, with cgroup v1, counts as one of which nothing was killed.
-    fn read(&mut self, uid: &str, path: &Path, now: Instant) {
-        match Counters::read(path) {
-            Ok(Some(counters)) => self.kills.see(uid, counters, now),
-            _ if self.kills.knows(uid) => {}
-            _ => self.kills.see(uid, Counters::default(), now),
+    /// True if the pod has counters. One without, with cgroup v1, counts as a pod in which nothing was killed.
+    fn read(&mut self, uid: &str, path: &Path, now: Instant) -> bool {
+        let counters = Counters::read(path).ok().flatten();
+        if counters.is_some() || !self.kills.knows(uid) {
+            self.kills.see(uid, counters.unwrap_or_default(), now);
         }
+        counters.is_some()
     }
 
     /// What is known of these kills.

@@ -104,6 +104,8 @@ fn an_answer_that_is_refused_is_not_repeated() {
     operator.refuse_kills(403);
     assert_eq!(answers(&operator, &[&pod]), [Cause::Unknown]);
     eventually("a word about it", || agent.log().contains("cannot tell the operator: HTTP status 403"));
+    // With every list that still has the question it would be answered again.
+    operator.ask(&[]);
     operator.tell(&[]);
     eventually("its weight", || pod.is_as_before());
     assert_eq!(operator.kills().len(), 1);
