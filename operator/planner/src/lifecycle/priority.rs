@@ -47,23 +47,24 @@ impl Stretch {
     }
 }
 
+/// Milliseconds since a stretch began, and those of its length.
+fn milliseconds(stretch: &Stretch, now: Timestamp) -> (i64, i64) {
+    let length = i64::try_from(stretch.length.as_millis()).unwrap_or(i64::MAX).clamp(1, i64::MAX / 4);
+    (now.as_millisecond().saturating_sub(stretch.began.as_millisecond()).max(0), length)
+}
+
 /// The time that has passed in a stretch at `now`: since its beginning, or since it last started over.
 pub fn elapsed(stretch: &Stretch, now: Timestamp) -> SignedDuration {
-    let elapsed = now.duration_since(stretch.began).max(SignedDuration::ZERO);
-    let length = stretch.length.as_millis().max(1);
-    if stretch.is_reported && elapsed.as_millis() < length * i128::from(SILENT) {
-        return elapsed;
-    }
-    let within = i64::try_from(elapsed.as_millis() % length);
-    within.map_or(SignedDuration::MAX, SignedDuration::from_millis)
+    let (elapsed, length) = milliseconds(stretch, now);
+    let starts_over = !stretch.is_reported || elapsed >= length * SILENT;
+    SignedDuration::from_millis(if starts_over { elapsed % length } else { elapsed })
 }
 
 /// The step at one moment of a stretch. The next stretch begins when this one is over, or with the next report where
 /// checkpoints are reported: one that is late leaves all the more to lose.
 pub fn step(stretch: &Stretch, steps: i32, now: Timestamp) -> Step {
-    let length = i64::try_from(stretch.length.as_millis()).unwrap_or(i64::MAX).clamp(1, i64::MAX / 4);
+    let (elapsed, length) = milliseconds(stretch, now);
     let steps = i64::from(steps.max(1));
-    let elapsed = now.as_millisecond().saturating_sub(stretch.began.as_millisecond()).max(0);
     let as_level = |level: i64| i32::try_from(level).expect("a level of at most `steps` should fit");
     if stretch.is_reported && (length..length * SILENT).contains(&elapsed) {
         let until = millisecond(stretch.began.as_millisecond() + length * SILENT);
