@@ -83,13 +83,16 @@ pub fn read(gmx: &str, build: &BTreeMap<String, String>, file: &Path) -> Result<
     let output = shell.output().map_err(TprError::Read)?;
     let text = String::from_utf8_lossy(&output.stdout);
     let found = text.lines().filter_map(|line| line.split_once('='));
-    describe(
-        &build
-            .clone()
-            .into_iter()
-            .chain(found.map(|(key, value)| (key.to_owned(), value.to_owned())))
-            .collect(),
-    )
+    described(found, build)
+}
+
+/// The system about which this was found, run by this build.
+fn described<'a>(
+    found: impl Iterator<Item = (&'a str, &'a str)>,
+    build: &BTreeMap<String, String>,
+) -> Result<SystemDescription, TprError> {
+    let found = found.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    describe(&build.clone().into_iter().chain(found).collect())
 }
 
 fn describe(values: &BTreeMap<String, String>) -> Result<SystemDescription, TprError> {
@@ -153,14 +156,7 @@ mod tests {
         update-obstacles=none box=2.986,2.987,2.988";
 
     fn parse(found: &str, build: &BTreeMap<String, String>) -> Result<SystemDescription, TprError> {
-        let found = found.split_whitespace().filter_map(|word| word.split_once('='));
-        describe(
-            &build
-                .clone()
-                .into_iter()
-                .chain(found.map(|(key, value)| (key.to_owned(), value.to_owned())))
-                .collect(),
-        )
+        described(found.split_whitespace().filter_map(|word| word.split_once('=')), build)
     }
 
     fn water(from: &str, to: &str, build: &BTreeMap<String, String>) -> SystemDescription {

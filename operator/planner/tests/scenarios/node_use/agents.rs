@@ -138,21 +138,28 @@ fn of_a_gang_one_pod_that_outgrew_its_limit_is_enough() {
     }
 }
 
+/// A ScavengerJob beside an ordinary pod that loses its container now, on a node with an agent; and that pod.
+fn with_a_kill() -> (Cluster, Pod) {
+    let mut cluster = reserved(settings().by_use());
+    agents(&mut cluster, &["n1"]);
+    cluster.submit(sj("a").asking(2000), work(300_000));
+    minutes(&mut cluster, 6, |_| (1000, 1000));
+    let web = |cluster: &Cluster| cluster.pod("web-0").expect("the pod should be there").clone();
+    let key = web(&cluster).key;
+    cluster.kill_container(&key);
+    let web = web(&cluster);
+    (cluster, web)
+}
+
 /// The node has memory left, as far as it was measured, which the agent knows better.
 #[test]
 fn the_agent_says_what_killed_an_ordinary_container_before_samples_do() {
     for (cause, harm) in
         [(Some(KillCause::Limit), 0), (Some(KillCause::Node), 1), (Some(KillCause::Unknown), 0), (None, 0)]
     {
-        let mut cluster = reserved(settings().by_use());
-        agents(&mut cluster, &["n1"]);
-        cluster.submit(sj("a").asking(2000), work(300_000));
-        minutes(&mut cluster, 6, |_| (1000, 1000));
-        let web = cluster.pod("web-0").unwrap().key.clone();
-        cluster.kill_container(&web);
+        let (mut cluster, web) = with_a_kill();
         cluster.run_for(seconds(5));
         assert_eq!(tripped(&cluster), 0, "{cause:?}: the agent is waited for");
-        let web = cluster.pod("web-0").unwrap().clone();
         match cause {
             Some(cause) => explain(&mut cluster, &web, cause),
             None => cluster.run_for(seconds(11)),
@@ -168,15 +175,10 @@ fn the_agent_says_what_killed_an_ordinary_container_before_samples_do() {
 /// A pod that is deleted is not asked about any more: samples say what killed it.
 #[test]
 fn a_killed_pod_that_goes_before_the_answer_is_judged_as_without_an_agent() {
-    let mut cluster = reserved(settings().by_use());
-    agents(&mut cluster, &["n1"]);
-    cluster.submit(sj("a").asking(2000), work(300_000));
-    minutes(&mut cluster, 6, |_| (1000, 1000));
-    let web = cluster.pod("web-0").unwrap().key.clone();
-    cluster.kill_container(&web);
+    let (mut cluster, web) = with_a_kill();
     cluster.run_for(seconds(2));
     assert_eq!(tripped(&cluster), 0);
-    cluster.tell(Observation::PodGone(web));
+    cluster.tell(Observation::PodGone(web.key));
     minutes(&mut cluster, 3, |_| (1000, 1000));
     assert_eq!((tripped(&cluster), own_limits(&cluster)), (0, 1));
 }
