@@ -90,8 +90,8 @@ impl Evictor {
         };
         let reason = shown(&reason);
         info!(namespace = %pod.namespace, pod = %pod.name, reason, "deleted instead of evicted: {against}");
-        // The condition comes first: with it the Job controller and whoever judges the attempt see that the pod did not
-        // fail by itself.
+        // The condition comes first: by it the Job controller and the operator know that the pod was interrupted, and did not
+        // fail.
         let marked = json!({
             "metadata": { "uid": uid },
             "status": { "conditions": [{

@@ -1,5 +1,5 @@
 //! What neighbours cost on the machine at hand: three boxes of water on a part of its cores, alone and beside copies of
-//! themselves, of which 1, 2, 4, ... run at once until they fill it.
+//! themselves. 1, 2, 4, ... copies run at once until they fill it.
 //!
 //! ```sh
 //! cargo bench -p scavenger-tuner --bench neighbours -- --cores 8 > rows.csv

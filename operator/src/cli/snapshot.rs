@@ -40,8 +40,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// The first line of answers about a pool that counts nodes by use.
 const BY_REQUESTS: &str = "note: the pool counts nodes by use (accounting Usage), and one look at the cluster measures nothing: \
-                           free capacity, why something waits and what would start are by requests here; what the operator \
-                           measured says the status of each ScavengerJob, and status.usage of the ScavengerPool";
+                           free capacity, why something waits and what would start are by requests here; the status of each \
+                           ScavengerJob and status.usage of the ScavengerPool say what the operator measured";
 
 /// Write what the planner sees of the cluster to standard output
 ///

@@ -12,7 +12,7 @@ use scavenger_schema::node_agent::{self, Cause, KilledPod};
 /// So many pods of a node are asked about at the same time.
 pub(super) const MOST_OF_NODE: usize = 50;
 
-/// So many kills are known, of all nodes. Whoever kills more is not asked.
+/// So many kills are known, of all nodes. Agents are not asked about more.
 const MOST: usize = 10_000;
 
 /// The newest kill of each pod, as long as it is recent.

@@ -23,7 +23,7 @@ const EVENTS: &str = "memory.events";
 pub struct Counters {
     /// How often a limit was reached so that something had to be killed: that of the pod, or of a container of it.
     pub oom: u64,
-    /// How many processes were killed for memory, whoever lacked it.
+    /// How many processes were killed for memory, whether the pod or the node lacked it.
     pub oom_kill: u64,
 }
 

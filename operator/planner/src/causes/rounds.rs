@@ -1,7 +1,7 @@
 //! Rounds: how many go at once for a cause that can wait.
 //!
 //! A label that is removed by mistake, a threshold with a typing error or a metrics-server that is down concerns many
-//! ScavengerJobs in the same second, and whoever mends it needs a minute. So for such a cause only a part of them goes in one
+//! ScavengerJobs in the same second, and to mend it takes a minute. So for such a cause only a part of them goes in one
 //! round. Nothing else is delayed: not what a waiting ordinary pod needs, nor a node without memory, nor a drain.
 
 use std::collections::BTreeMap;

@@ -64,7 +64,7 @@ impl<'a> Kills<'a> {
     }
 }
 
-/// The pods of an attempt of which the kubelet says that a container was killed for memory.
+/// The pods of an attempt whose container was killed for memory, as the kubelet says.
 fn killed<'a>(
     pods: impl IntoIterator<Item = &'a Arc<Pod>>,
     attempt: &Attempt,

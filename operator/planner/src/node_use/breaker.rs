@@ -49,7 +49,7 @@ pub(crate) struct Breaker {
     counted: BTreeMap<Key, Timestamp>,
     /// Kills whose cause is not known yet.
     unjudged: Vec<Kill>,
-    /// How much memory each node used, whoever used it, the oldest sample first.
+    /// How much memory all pods of each node used, the oldest sample first.
     samples: BTreeMap<Name, VecDeque<(Timestamp, i64)>>,
     /// How many containers outgrew their own limits.
     own_limits: u64,

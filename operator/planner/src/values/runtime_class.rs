@@ -25,7 +25,7 @@ impl RuntimeClass {
         !self.node_selector.is_empty() || !self.tolerations.is_empty()
     }
 
-    /// A label of which a pod requires another value than the class does: the API server refuses such a pod.
+    /// A label for which a pod requires another value than the class does: the API server refuses such a pod.
     pub(crate) fn contradicts(&self, placement: &Placement) -> Option<&Name> {
         let asked = |key: &Name| placement.node_selector.get(key);
         self.node_selector

@@ -18,7 +18,7 @@ fn creates(reason: &str, message: &str) -> Ill {
     Ill::Creates(reason.to_owned(), message.to_owned())
 }
 
-/// Ten nodes of 10 cpu, the first of which is ill.
+/// Ten nodes of 10 cpu. The first is ill.
 fn ten_nodes(settings: Settings, ill: Ill) -> Cluster {
     let nodes = (1..=10).map(|number| node(&format!("n{number:02}"), 10_000));
     let mut cluster = Cluster::new(settings.filled_to(1.0)).with_nodes(nodes);

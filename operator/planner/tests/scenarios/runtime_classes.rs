@@ -8,7 +8,7 @@ use scavenger_simulator::{Cluster, Stream};
 
 use super::{attempt, completed, work};
 
-/// Two nodes of 10 cpu, of which the second has a label and is tainted for pods in sandboxes.
+/// Two nodes of 10 cpu. The second has a label, and a taint for pods in sandboxes.
 fn cluster(settings: Settings) -> Cluster {
     let sandbox = node("n2", 10_000).labelled("sandbox", "yes").tainted("sandbox");
     Cluster::new(settings.filled_to(1.0)).with_nodes([node("n1", 10_000), sandbox])
@@ -161,7 +161,7 @@ fn a_class_that_is_not_there_is_waited_for_and_no_start_is_tried() {
     assert_eq!(cluster.log.len(), writes, "nothing is done until it comes");
     cluster.set_runtime_class(runtime_class("nvidia"));
     cluster.run_until_phase("a", Phase::Running);
-    // Taken away again, as with an operator of devices that is installed anew, it takes nothing from what runs.
+    // Taken away again, as with an operator of devices that is installed again, it takes nothing from what runs.
     cluster.remove_runtime_class("nvidia");
     completed(&mut cluster, "a");
 }

@@ -54,8 +54,8 @@ constants! {
     /// Loss of a rank whose threads fill a shared cache.
     thread: 0.06 within 0.5, fitted 0.0534;
     /// How long cores wait for the slowest of them, per logarithm of how many they are, relative to their work without the pairs.
-    /// Centre: what runs on 1 to 64 cores of single nodes lost beyond all else. What runs on whole nodes say is the same as a
-    /// slower machine, so they must not decide it.
+    /// Centre: what runs on 1 to 64 cores of single nodes lost beyond all else. Runs on whole nodes cannot tell it from a slower
+    /// machine, so they must not decide it.
     crowding: 0.15 within 0.2, fitted 0.151;
     /// Seconds per step for the barriers of OpenMP, times threads^0.75 - 1.
     barrier: 15e-6 within 0.6, fitted 1.49e-5;

@@ -62,7 +62,7 @@ fn settings_that_are_invalid_for_a_while_cost_no_measurement() {
 }
 
 #[test]
-fn nodes_are_measured_anew_once_accounting_by_use_was_switched_off() {
+fn nodes_are_measured_again_once_accounting_by_use_was_switched_off() {
     let mut cluster = reserved(settings().by_use());
     minutes(&mut cluster, 8, |_| (1000, 1000));
     cluster.set_pool(Ok(settings()));

@@ -1,4 +1,4 @@
-//! Ordinary pods of which nobody knows yet what they use: they are expected to use what they request.
+//! Ordinary pods whose use was not measured yet: they are expected to use what they request.
 
 use scavenger_planner::fixtures::{at, key, requests};
 
