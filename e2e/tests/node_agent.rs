@@ -1,7 +1,13 @@
 //! The agent of a node and the kernel: the cgroups of ScavengerJobs are idle while it runs, and as the kubelet made them
 //! before and after. The tests' clusters have the agent on nodes with a label, which no node has but in here.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{Mutex, PoisonError},
+    time::Instant,
+};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{
@@ -10,7 +16,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, PostParams},
+    api::{DeleteParams, LogParams, PostParams},
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -19,9 +25,11 @@ use nix::{
 use scavenger_e2e::{
     World,
     cgroup::{Weight, weights},
+    growth::takes,
     metrics::Metrics,
     node_agent::{self, agents, is_ready},
     postgres::NAMESPACE,
+    room::{pools, status},
     run,
     world::{counter_beside, ordinary_pod, until},
 };
@@ -29,6 +37,7 @@ use scavenger_schema::{
     names,
     scavenger_job::{Phase, ScavengerJob},
 };
+use scavenger_vocabulary::Reason;
 use serde_json::{Value, json};
 
 /// Waits until the pod of a ScavengerJob has this weight.
@@ -175,8 +184,12 @@ async fn story(world: &World, before: &Before) -> Result<()> {
     weighs(world, "stays", idle(before.stays)).await
 }
 
+/// Held by a test that starts or stops the agents.
+static AGENTS: Mutex<()> = Mutex::new(());
+
 #[test]
 fn scavenger_jobs_are_idle_while_the_agent_runs_and_no_longer() {
+    let _turn = AGENTS.lock().unwrap_or_else(PoisonError::into_inner);
     run("node-agent", |world| async move {
         world.claim("data").await?;
         let stays = start(world, "stays", 120).await?;
@@ -190,6 +203,81 @@ fn scavenger_jobs_are_idle_while_the_agent_runs_and_no_longer() {
         node_agent::on_the_node(world, false).await?;
         result?;
         weighs(world, "stays", stays).await
+    });
+}
+
+/// A ScavengerJob whose one container takes more than its limit.
+fn outgrows(name: &str) -> Value {
+    let mut job = slow(name, 50);
+    job["spec"]["command"] = json!(["bash", "-c", format!("{}; sleep 1000000 & wait", takes(300, "0.01"))]);
+    job["spec"]["resources"]["requests"]["memory"] = json!("128Mi");
+    job
+}
+
+/// An ordinary pod that does the same, and whose container begins again.
+fn ordinary_that_outgrows(name: &str) -> Value {
+    let mut pod = ordinary_pod(name, &json!({ "cpu": "10m", "memory": "64Mi" }));
+    let container = &mut pod["spec"]["containers"][0];
+    container["image"] = json!("scavenger.dev/gromacs:2022.5");
+    container["command"] = json!(["bash", "-c", format!("{}; sleep 1000000 & wait", takes(300, "0.01"))]);
+    container["resources"] =
+        json!({ "requests": { "cpu": "10m", "memory": "64Mi" }, "limits": { "memory": "128Mi" } });
+    pod["spec"]["restartPolicy"] = json!("Always");
+    pod
+}
+
+/// What the agent says of a pod whose container was killed. With cgroup v1 it cannot know why.
+async fn is_explained(world: &World, uid: &str) -> Result<()> {
+    let cause = if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() { "Limit" } else { "Unknown" };
+    let line = format!("a container of pod {uid} was killed for memory; cause: {cause}");
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), names::NODE_AGENT);
+    until(&format!("the agent says: {line}"), || async {
+        let Some(agent) = agents(world).await?.into_iter().next() else { return Ok(None) };
+        let log = pods.logs(&agent.name_any(), &LogParams::default()).await?;
+        // What it could not tell ends otherwise.
+        Ok(log.lines().any(|said| said.ends_with(&line)).then_some(()))
+    })
+    .await
+}
+
+async fn kills(world: &World) -> Result<()> {
+    node_agent::on_the_node(world, true).await?;
+    until("the pool's status counts the agent", || async {
+        let pool = pools(world).get(names::DEFAULT_POOL).await?;
+        Ok(pool.status.and_then(|status| status.node_agents).filter(|agents| agents.live == 1).map(drop))
+    })
+    .await?;
+    let before = Metrics::read(world).await?;
+    world.claim("data").await?;
+    world.create::<ScavengerJob>(outgrows("own-limit")).await?;
+    // Soon it is gone with its Job.
+    let uid = until("it has a pod", || async {
+        Ok(world.pods("own-limit").await?.first().and_then(ResourceExt::uid))
+    })
+    .await?;
+    is_explained(world, &uid).await?;
+    let sj = world.phase("own-limit", Phase::Failed).await?;
+    let last = status(&sj).attempts.into_iter().next_back().context("no attempt is recorded")?;
+    ensure!(last.reason == Some(Reason::OOMKilled), "{last:?}");
+    let ordinary = world.create::<Pod>(ordinary_that_outgrows("ordinary-limit")).await?;
+    is_explained(world, &ordinary.uid().context("it has no UID")?).await?;
+    until("the operator counts both answers", || async {
+        let Ok(after) = Metrics::read(world).await else { return Ok(None) };
+        let counter = |cause: &str| format!("scavenger_node_agent_kills_total{{cause=\"{cause}\"}}");
+        let answers: f64 =
+            ["limit", "unknown"].map(|cause| after.increase(&before, &counter(cause))).iter().sum();
+        Ok((answers >= 2.0).then_some(()))
+    })
+    .await
+}
+
+#[test]
+fn the_agent_is_asked_why_containers_were_killed_for_memory() {
+    let _turn = AGENTS.lock().unwrap_or_else(PoisonError::into_inner);
+    run("node-agent-kills", |world| async move {
+        let result = kills(world).await;
+        node_agent::on_the_node(world, false).await?;
+        result
     });
 }
 
