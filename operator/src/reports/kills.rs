@@ -38,7 +38,8 @@ impl Kills {
 
     /// Takes in a version of a pod, and returns its node if its agent is to be asked something now.
     pub(super) fn see(&mut self, pod: &Pod, now: Timestamp) -> Option<Name> {
-        let (node, time) = pod.node.clone().zip(pod.out_of_memory)?;
+        let time = pod.out_of_memory?;
+        let node = pod.node.as_ref()?;
         let known = self.all.get(&pod.key);
         // An end that is shown again is no other kill, and what happened long before this view nobody asks about.
         if !KillReport::is_recent(time, now)
@@ -51,7 +52,7 @@ impl Kills {
         let kill = Kill { node: node.clone(), uid: pod.uid.clone(), time, seen: now };
         self.all.insert(pod.key.clone(), kill);
         let open = self.open.entry(node.clone()).or_default();
-        (open.len() < MOST_OF_NODE && open.insert(pod.key.clone())).then_some(node)
+        (open.len() < MOST_OF_NODE && open.insert(pod.key.clone())).then(|| node.clone())
     }
 
     /// A pod is gone. Returns its node if its agent was asked about it.
