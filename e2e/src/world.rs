@@ -592,6 +592,14 @@ pub fn counter_beside(name: &str, to: u32) -> Value {
     job
 }
 
+/// The same, which counts on until its attempt of this number: a test can interrupt those before it, however late it sees them
+/// run.
+#[must_use]
+pub fn over_attempts(mut job: Value, attempts: u32) -> Value {
+    argument(&mut job, &format!("--not-before-attempt={attempts}"));
+    job
+}
+
 /// A ScavengerJob that tolerates the played nodes; the pool says whether it may go to others. It runs until something is done to its pods.
 #[must_use]
 pub fn played(name: &str, cpu: &str) -> Value {

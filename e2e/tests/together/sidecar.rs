@@ -14,7 +14,7 @@ use scavenger_e2e::{
     World,
     room::status,
     run,
-    world::{COUNTER, argument, counter_beside, ordinary_pod, resumed_at, until},
+    world::{COUNTER, argument, counter_beside, ordinary_pod, over_attempts, resumed_at, until},
 };
 use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
 use scavenger_vocabulary::Outcome;
@@ -91,7 +91,7 @@ fn containers(pod: &Pod) -> Vec<&str> {
 
 /// The injected container has ended long before the main one is interrupted and goes on.
 async fn interrupted_and_completed(world: &World) -> Result<()> {
-    world.create::<ScavengerJob>(counter_beside("long", 150)).await?;
+    world.create::<ScavengerJob>(over_attempts(counter_beside("long", 150), 2)).await?;
     world.phase("long", Phase::Running).await?;
     let pod = world.pod("long").await?;
     ensure!(containers(&pod) == [SIDECAR, "main"], "{:?}", containers(&pod));

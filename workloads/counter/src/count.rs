@@ -123,7 +123,7 @@ fn lead(settings: &Settings, events: &Events) -> Result<Ending, Error> {
     let verb = if found.is_some() { "resumed" } else { "started" };
     say(&format!("{verb} at {}", reached.count));
 
-    if reached.count < settings.to {
+    if reached.count < settings.to || reached.attempt < settings.not_before_attempt {
         // Says on the disk that this attempt exists, and finds out now, not after the first interval, whether
         // checkpoints can be written at all.
         attempt.store.save(reached)?;
@@ -144,7 +144,8 @@ fn lead(settings: &Settings, events: &Events) -> Result<Ending, Error> {
 
 fn count(attempt: &mut Attempt<'_>, followers: &mut Followers, events: &Events) -> Result<Ending, Error> {
     let settings = attempt.settings;
-    while attempt.reached.count < settings.to {
+    let may_end = attempt.reached.attempt >= settings.not_before_attempt;
+    while attempt.reached.count < settings.to || !may_end {
         let step = attempt.reached.count + 1;
         match compute(step, settings, followers, events) {
             Step::Computed => {}
@@ -156,7 +157,8 @@ fn count(attempt: &mut Attempt<'_>, followers: &mut Followers, events: &Events) 
         if settings.fail_at == Some(step) {
             return attempt.fail("as --fail-at asked");
         }
-        if step == settings.to || attempt.saved_at.elapsed() >= settings.checkpoint_interval {
+        let is_last = step >= settings.to && may_end;
+        if is_last || attempt.saved_at.elapsed() >= settings.checkpoint_interval {
             attempt.save()?;
         }
     }

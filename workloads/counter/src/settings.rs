@@ -20,6 +20,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", env = "COUNTER_TO", help_heading = "Counting")]
     to: u64,
 
+    /// Count on beyond N until this attempt, so that those before it can be interrupted however late somebody sees them
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, env = "COUNTER_NOT_BEFORE_ATTEMPT")]
+    #[arg(help_heading = "Counting")]
+    not_before_attempt: u64,
+
     /// Time that one step takes
     #[arg(long, value_name = "DURATION", default_value = "100ms", env = "COUNTER_EVERY", value_parser = duration)]
     #[arg(help_heading = "Counting")]
@@ -143,6 +148,8 @@ impl OnSigterm {
 pub(crate) struct Settings {
     /// The count at which the work is done.
     pub(crate) to: u64,
+    /// The first attempt that may end.
+    pub(crate) not_before_attempt: u64,
     /// How long a step takes.
     pub(crate) every: Duration,
     /// The count at which the program fails on its own.
@@ -214,6 +221,7 @@ impl TryFrom<Arguments> for Settings {
         }
         Ok(Self {
             to: raw.to,
+            not_before_attempt: raw.not_before_attempt,
             every: raw.every,
             fail_at: raw.fail_at,
             checkpoint: file("checkpoint", &raw.checkpoint, index)?,

@@ -79,6 +79,19 @@ fn ignores_sigterm_if_asked() {
 }
 
 #[test]
+fn counts_on_until_the_attempt_that_may_end() {
+    let volume = Volume::new();
+    let flags = ["--to", "3", "--not-before-attempt", "2"];
+    let mut first = volume.start(&flags);
+    first.wait_for("checkpoint");
+    first.signal(Signal::SIGTERM);
+    assert_eq!(first.end().0, Some(143));
+    let (status, lines, _) = volume.start(&flags).end();
+    let reached: u64 = lines.last().unwrap().strip_prefix("done ").unwrap().parse().unwrap();
+    assert!(status == Some(0) && reached >= 5, "{lines:?}");
+}
+
+#[test]
 fn takes_the_number_of_the_attempt_from_outside() {
     let volume = Volume::new();
     let mut command = volume.command(&["--to", "3"]);
