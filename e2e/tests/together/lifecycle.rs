@@ -321,7 +321,7 @@ fn a_pod_that_a_deleted_job_left_behind_is_evicted() {
 fn a_deletion_with_a_long_grace_period_lasts_as_long_as_the_pods_own() {
     run("long-grace", |world| async move {
         world.claim("data").await?;
-        let mut job = over_attempts(counter("count", 200), 2);
+        let mut job = counter("count", 200);
         argument(&mut job, "--on-sigterm=ignore");
         world.create::<ScavengerJob>(job).await?;
         world.phase("count", Phase::Running).await?;
