@@ -122,7 +122,11 @@ struct Answers {
 async fn report(endpoint: &Client, token: &str, seen: u32) -> String {
     // The age counts, whatever the clock of the node says.
     let checkpoint = Checkpoint { time: Timestamp::UNIX_EPOCH, age_seconds: 0.1, seen: seen.into() };
-    let report = LiveReport { checkpoint: Some(checkpoint), progress: Some(f64::from(seen) / 1000.0) };
+    let report = LiveReport {
+        checkpoint: Some(checkpoint),
+        progress: Some(f64::from(seen) / 1000.0),
+        ..LiveReport::default()
+    };
     let request = http::Request::post("/reports")
         .header("authorization", format!("Bearer {token}"))
         .header("content-type", "application/json")

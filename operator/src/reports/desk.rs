@@ -411,7 +411,7 @@ mod tests {
         }
         let nothing = said("{}");
         assert_eq!((nothing.checkpoint, nothing.seen, nothing.progress), (None, 0, None));
-        let not_a_number = LiveReport { progress: Some(f64::NAN), checkpoint: None };
+        let not_a_number = LiveReport { progress: Some(f64::NAN), ..LiveReport::default() };
         assert_eq!(report(&pod(), &not_a_number, nothing.received).progress, None);
         let time = "2026-01-02T02:00:00Z".parse().unwrap();
         let without_age = Checkpoint { time, age_seconds: f64::NAN, seen: 1 };

@@ -10,6 +10,7 @@
 //! | [`tracker`] | which files count as new checkpoints | no |
 //! | [`state`] | what is known, and the reports made of it | no |
 //! | [`table`] | the process table | `/proc` |
+//! | [`cpu`] | the processor time of the workload | `/proc` |
 //! | [`files`] | checkpoint files, progress, the file server's clock | files |
 //! | [`announced`] | changes that the kernel announces, in their order | inotify |
 //! | [`watch`] | the thread that looks at files | files |
@@ -22,6 +23,7 @@ pub mod announced;
 pub mod child;
 pub mod cli;
 pub mod copy;
+pub mod cpu;
 pub mod delivery;
 pub mod files;
 pub mod message;

@@ -54,6 +54,7 @@ fn report(to: ReportTo, every: Duration, asker: Option<&Asker>, shared: &Shared,
             continue;
         }
         schedule.sending();
+        shared.measure();
         let report = shared.look(|state| state.live(Instant::now(), SystemTime::now()));
         let posted: Posted<Answer> = client.post(&report);
         schedule.ended(Instant::now(), posted.outcome, jitter());

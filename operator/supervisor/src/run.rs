@@ -21,6 +21,7 @@ use nix::{
 use crate::{
     child::{self, End, Reaped},
     cli::Settings,
+    cpu::Meter,
     delivery::Delivery,
     message::Message,
     reporter,
@@ -59,6 +60,7 @@ const PASSED_ON: [Signal; 8] = [
 pub struct Shared {
     known: Mutex<Known>,
     changed: Condvar,
+    meter: Mutex<Meter>,
 }
 
 #[derive(Debug)]
@@ -70,7 +72,8 @@ struct Known {
 impl Shared {
     fn new(watched: bool, message: Message) -> Self {
         let state = State { watched, ..State::default() };
-        Self { known: Mutex::new(Known { state, message }), changed: Condvar::new() }
+        let meter = Mutex::new(Meter::default());
+        Self { known: Mutex::new(Known { state, message }), changed: Condvar::new(), meter }
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -90,6 +93,14 @@ impl Shared {
             known.write_message();
         }
         self.changed.notify_all();
+    }
+
+    /// Looks at the workload's processor time, before a report and whenever something happens from which it is counted.
+    pub fn measure(&self) {
+        let mut meter = self.meter.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cpu) = meter.look() {
+            self.lock().state.cpu = Some(cpu);
+        }
     }
 
     /// Waits until there are more checkpoints than `seen`, or for the time; returns how many there are.
@@ -226,6 +237,7 @@ impl Supervised {
                     watch.before_stop();
                 }
                 self.delivery.deliver(signal);
+                self.shared.measure();
                 self.shared.update(|state| state.stop(asked));
                 if let Some(watch) = &mut self.watch {
                     watch.stopping();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
-use scavenger_schema::supervision::{Checkpoint, EndReport, LiveReport, Stop};
+use scavenger_schema::supervision::{Checkpoint, Cpu, CpuTime, EndReport, LiveReport, Stop};
 
 /// A workload that was asked for a checkpoint is not asked again for so long: the operator waits no longer.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -41,6 +41,10 @@ pub struct State {
     pub seen: u64,
     /// The last number that the workload wrote.
     pub progress: Option<f64>,
+    /// The processor time that was counted last.
+    pub cpu: Option<CpuTime>,
+    /// The same at the newest checkpoint.
+    pub cpu_at_checkpoint: CpuTime,
     /// When a checkpoint was asked for that is not there yet.
     pub asked: Option<Instant>,
     /// When the first signal to stop came.
@@ -57,6 +61,7 @@ impl State {
         self.seen += 1;
         if self.checkpoint.is_none_or(|known| known.at <= made.at) {
             self.checkpoint = Some(made);
+            self.cpu_at_checkpoint = self.cpu.unwrap_or_default();
         }
         self.asked = self.asked.filter(|asked| !made.is_since(*asked));
         self.answered |= self.stopped.is_some_and(|stopped| made.answers(stopped));
@@ -97,21 +102,35 @@ impl State {
         let age = now.saturating_duration_since(made.at);
         let time = Timestamp::try_from(clock.checked_sub(age)?).ok()?;
         let time = Timestamp::from_millisecond(time.as_millisecond()).ok()?;
-        let age_seconds = (age.as_secs_f64() * 1_000.0).round() / 1_000.0;
-        Some(Checkpoint { time, age_seconds, seen: self.seen })
+        Some(Checkpoint { time, age_seconds: milliseconds(age.as_secs_f64()), seen: self.seen })
+    }
+
+    fn cpu(&self) -> Option<Cpu> {
+        let (total, before) = (self.cpu?, self.cpu_at_checkpoint);
+        let since_checkpoint = CpuTime {
+            run_seconds: milliseconds(total.run_seconds - before.run_seconds),
+            wait_seconds: milliseconds(total.wait_seconds - before.wait_seconds),
+        };
+        Some(Cpu { total, since_checkpoint })
     }
 
     /// What is sent while the workload runs.
     #[must_use]
     pub fn live(&self, now: Instant, clock: SystemTime) -> LiveReport {
-        LiveReport { checkpoint: self.checkpoint(now, clock), progress: self.progress }
+        LiveReport { checkpoint: self.checkpoint(now, clock), progress: self.progress, cpu: self.cpu() }
     }
 
     /// What stands in the termination message.
     #[must_use]
     pub fn end(&self, now: Instant, clock: SystemTime) -> EndReport {
-        EndReport { checkpoint: self.checkpoint(now, clock), progress: self.progress, stop: self.answer() }
+        let (checkpoint, stop) = (self.checkpoint(now, clock), self.answer());
+        EndReport { checkpoint, progress: self.progress, cpu: self.cpu(), stop }
     }
+}
+
+/// Seconds, rounded: nobody needs the rest.
+pub(crate) fn milliseconds(seconds: f64) -> f64 {
+    (seconds * 1_000.0).round() / 1_000.0
 }
 
 #[cfg(test)]
@@ -185,5 +204,24 @@ mod tests {
         let report = state.live(start + Duration::from_millis(2_500), clock).checkpoint.unwrap();
         assert_eq!(report.time, Timestamp::from_millisecond(997_500).unwrap());
         assert_eq!((report.age_seconds, report.seen), (2.5, 1));
+    }
+
+    #[test]
+    fn processor_time_is_told_from_the_start_and_from_the_newest_checkpoint() {
+        let start = Instant::now();
+        let mut state = State::default();
+        let cpu = |state: &State| state.live(start, SystemTime::UNIX_EPOCH + Duration::from_secs(1_000)).cpu;
+        assert_eq!(cpu(&state), None, "a kernel that does not count");
+        let time = |run_seconds, wait_seconds| CpuTime { run_seconds, wait_seconds };
+        state.cpu = Some(time(2.0, 0.5));
+        assert_eq!(cpu(&state), Some(Cpu { total: time(2.0, 0.5), since_checkpoint: time(2.0, 0.5) }));
+        let made = Made { at: start, precision: Duration::ZERO, came_before_stop: false };
+        state.count(made);
+        state.cpu = Some(time(2.3, 9.5));
+        let since_checkpoint = time(0.3, 9.0);
+        assert_eq!(cpu(&state), Some(Cpu { total: time(2.3, 9.5), since_checkpoint }));
+        // An older checkpoint changes nothing.
+        state.count(Made { at: start.checked_sub(Duration::from_secs(9)).unwrap(), ..made });
+        assert_eq!(cpu(&state).unwrap().since_checkpoint, since_checkpoint);
     }
 }

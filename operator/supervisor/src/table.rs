@@ -12,10 +12,16 @@ use crate::signals::{self, Identity, Process};
 /// belongs to another pid namespace.
 #[must_use]
 pub fn below(supervisor: i32) -> Vec<Process> {
-    below_in(Path::new("/proc"), supervisor)
+    let proc = Path::new("/proc");
+    let mut below = ids_below(proc, supervisor);
+    for process in &mut below {
+        complete(process, &proc.join(process.pid.to_string()));
+    }
+    below
 }
 
-fn below_in(proc: &Path, supervisor: i32) -> Vec<Process> {
+/// The same, of each no more than its ids: a node's own `/proc` has thousands of processes.
+pub(crate) fn ids_below(proc: &Path, supervisor: i32) -> Vec<Process> {
     let own = fs::read_link(proc.join("self")).ok();
     if own != Some(PathBuf::from(supervisor.to_string())) {
         return Vec::new();
@@ -29,12 +35,7 @@ fn below_in(proc: &Path, supervisor: i32) -> Vec<Process> {
             Some(Process { pid, parent, started, zombie, ..Process::default() })
         })
         .collect();
-    // The rest is read of few processes: a node's own /proc has thousands.
-    let mut below: Vec<Process> = signals::descendants(&table, supervisor).into_iter().cloned().collect();
-    for process in &mut below {
-        complete(process, &proc.join(process.pid.to_string()));
-    }
-    below
+    signals::descendants(&table, supervisor).into_iter().cloned().collect()
 }
 
 /// The process that has an id now.
@@ -118,7 +119,7 @@ mod tests {
     #[test]
     fn another_namespaces_proc_is_not_believed() {
         assert!(below(i32::MAX).is_empty());
-        assert!(below_in(Path::new("/nowhere"), 1).is_empty());
+        assert!(ids_below(Path::new("/nowhere"), 1).is_empty());
     }
 
     #[test]

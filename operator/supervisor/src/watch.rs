@@ -224,6 +224,9 @@ impl Watcher {
             }
         }
         let progress = self.progress();
+        if made.is_some() {
+            self.shared.measure();
+        }
         self.shared.update(|state| {
             let before = (state.seen, state.progress);
             if let Some(made) = made {
