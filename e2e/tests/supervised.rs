@@ -211,14 +211,22 @@ fn what_is_said_to_be_lost_is_what_mdrun_computes_again() {
         let (written, step, again) = goes_on_from(world, &pod).await?;
         let end = attempt.end_time.as_ref().context("no end")?.0.as_second();
         let lost = attempt.lost_seconds.context("nothing was measured")?;
+        let worked = attempt.worked_seconds.context("its processor time was not counted")?;
+        let started = attempt.start_time.as_ref().context("no start")?.0.as_second();
+        println!("it ran for {} s and worked for {worked} s of them", end - started);
         println!(
             "the checkpoint of step {step} was {} s old; went on at step {again}; {lost} s were said to be lost",
             end - written
         );
         ensure!(step > 0 && again == step, "went on at {again}, and the checkpoint is of {step}");
-        ensure!(attempt.answered_sigterm == Some(false) && lost >= 5, "{attempt:?}");
-        // Stamps have whole seconds.
-        ensure!((end - written - lost).abs() <= 2, "the checkpoint was {} s old: {attempt:?}", end - written);
+        ensure!(attempt.answered_sigterm == Some(false), "{attempt:?}");
+        // Stamps have whole seconds. Others on the node had a part of the time.
+        ensure!((1..=end - started + 1).contains(&worked), "{attempt:?}");
+        ensure!(
+            (1..=end - written + 2).contains(&lost),
+            "the checkpoint was {} s old: {attempt:?}",
+            end - written
+        );
         Ok(())
     });
 }

@@ -125,6 +125,7 @@ fn to_crd_attempt(sj: &str, attempt: &Attempt, runs_with: RunsWith) -> crd::Atte
         node_name: attempt.node.as_deref().map(str::to_owned),
         lent: attempt.lent,
         last_checkpoint_time: attempt.measured.last_checkpoint.map(Time),
+        worked_seconds: attempt.measured.worked.map(|span| span.as_secs()),
         lost_seconds: attempt.measured.lost.map(|span| span.as_secs()),
         expected_lost_seconds: attempt.measured.expected.map(|span| span.as_secs()),
         answered_sigterm: attempt.measured.answered_sigterm,
@@ -205,7 +206,7 @@ fn conditions(status: &ScavengerJobStatus) -> Vec<Condition> {
     conditions
 }
 
-/// Conditions Supervised and SavesOnSigterm.
+/// Conditions Supervised, SavesOnSigterm and Starved.
 fn supervision(
     status: &ScavengerJobStatus,
     entry: impl Fn(&str, bool, &str, &str, Timestamp) -> Condition,
@@ -224,7 +225,10 @@ fn supervision(
         let reason = if observed.saves { "CheckpointWritten" } else { "NoCheckpoint" };
         entry(condition::SAVES_ON_SIGTERM, observed.saves, reason, &observed.message, observed.since)
     });
-    supervised.into_iter().chain(saves).collect()
+    let starved = status
+        .starved_since
+        .map(|since| entry(condition::STARVED, true, "NoProcessorTime", ScavengerJobStatus::STARVED, since));
+    supervised.into_iter().chain(saves).chain(starved).collect()
 }
 
 /// The planner's status of a ScavengerJob, as the API server has it.
@@ -267,6 +271,10 @@ pub(crate) fn from_crd(status: Option<&crd::ScavengerJobStatus>) -> ScavengerJob
             message: condition.message.clone(),
             since: condition.last_transition_time.0,
         }),
+        starved_since: condition(condition::STARVED)
+            .filter(|condition| condition.status == "True")
+            .map(|condition| condition.last_transition_time.0),
+        cpu_share: None,
         start_times: times(&status.start_times),
         interruption_times: times(&status.interruption_times),
         failure: condition(condition::FAILED)
@@ -345,6 +353,7 @@ fn attempt(attempt: &crd::Attempt) -> Attempt {
         lent: attempt.lent,
         measured: Measured {
             last_checkpoint: attempt.last_checkpoint_time.as_ref().map(|time| time.0),
+            worked: attempt.worked_seconds.map(SignedDuration::from_secs),
             lost: attempt.lost_seconds.map(SignedDuration::from_secs),
             expected: attempt.expected_lost_seconds.map(SignedDuration::from_secs),
             answered_sigterm: attempt.answered_sigterm,
@@ -534,6 +543,7 @@ mod tests {
             lent: true,
             measured: Measured {
                 last_checkpoint: Some(at(26)),
+                worked: Some(SignedDuration::from_secs(50)),
                 lost: Some(SignedDuration::from_secs(4)),
                 expected: Some(SignedDuration::from_secs(20)),
                 answered_sigterm: Some(false),
@@ -587,6 +597,8 @@ mod tests {
                 message: "attempt 2 wrote none".to_owned(),
                 since: at(9),
             }),
+            starved_since: Some(at(24)),
+            cpu_share: None,
             start_times: vec![at(1), at(20)],
             interruption_times: vec![at(2), at(30)],
             failure: None,

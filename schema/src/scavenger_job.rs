@@ -369,7 +369,7 @@ pub struct Checkpoint {
     pub progress_path: Option<String>,
 
     /// How the workload can be asked for a checkpoint. Before some interruptions that the operator plans (reasons Headroom,
-    /// Drained, NodeLeftPool, NodeCPUShort and NodeNotMeasured) it is asked, and its pods are evicted when the checkpoint is
+    /// Drained, NodeLeftPool, Starved, NodeCPUShort and NodeNotMeasured) it is asked, and its pods are evicted when the checkpoint is
     /// written, or after 30 seconds. Workloads that save upon SIGTERM anyway are not asked. It needs `path`, and the
     /// supervisor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -542,7 +542,8 @@ pub struct ScavengerJobStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Conditions Admitted, Complete and Failed; in a pool with a supervisor also Supervised (false: why the last attempt
-    /// runs without it) and SavesOnSigterm (false: an attempt wrote no checkpoint after SIGTERM).
+    /// runs without it), SavesOnSigterm (false: an attempt wrote no checkpoint after SIGTERM) and Starved (while it gets next
+    /// to no processor time).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "shapes::conditions")]
     pub conditions: Vec<Condition>,
@@ -698,7 +699,12 @@ pub struct Attempt {
     /// it got SIGTERM.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_checkpoint_time: Option<Time>,
-    /// Seconds that it ran after its last checkpoint, or in all if it wrote none. Not given if that is not known.
+    /// Of the seconds that it ran, those for which it had the processor time that it could use: less if ordinary pods of its
+    /// node needed the processors. Not given if nobody measured that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worked_seconds: Option<i64>,
+    /// Seconds that it ran after its last checkpoint, or in all if it wrote none; of these too, only those count for which it
+    /// had the processor time that it could use. Not given if that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_seconds: Option<i64>,
     /// Seconds that the operator expected it to lose when it was taken away; to compare with `lostSeconds`.

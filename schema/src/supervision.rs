@@ -73,7 +73,7 @@ pub struct EndReport {
     /// Between 0 and 1, if the workload told it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<f64>,
-    /// Up to the first signal to stop, or else as it was seen last. Nothing where the kernel does not count it.
+    /// As it was counted last: at a signal to stop, at a checkpoint or for a report. Nothing where the kernel does not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<Cpu>,
     /// The signal to stop: SIGTERM, or what the image names as its stop signal.

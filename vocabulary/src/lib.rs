@@ -80,6 +80,8 @@ pub mod condition {
     /// False once an attempt that was told to stop wrote no checkpoint although the spec promises one; True again once an
     /// attempt writes one.
     pub const SAVES_ON_SIGTERM: &str = "SavesOnSigterm";
+    /// True while the active attempt gets next to none of the processor time that it could use.
+    pub const STARVED: &str = "Starved";
 }
 
 /// Condition types of a ScavengerPool.

@@ -85,6 +85,9 @@ reasons! {
     OrdinaryPodKilled,
     /// The operator: the node does not belong to the pool any more.
     NodeLeftPool,
+    /// The operator: for an hour the attempt got next to none of the processor time that it could use, and there is another node
+    /// for it.
+    Starved,
     /// The operator: the attempt ran on capacity that is reserved for another ScavengerJob, which can start now.
     Reclaimed,
     /// `spec.suspend` was set.
@@ -139,6 +142,8 @@ impl Reason {
     #[must_use]
     pub fn advances_in_queue(&self) -> bool {
         match self {
+            // What it reported itself decided that.
+            Self::Starved => false,
             // What was lent to it brought it nothing but a start that it would not have had yet.
             Self::Deleted | Self::Unknown | Self::Suspended | Self::Reclaimed => false,
             // Its own pods may have put the node under pressure, or been killed on purpose.
@@ -209,6 +214,7 @@ impl Reason {
             | Self::NodeNotMeasured
             | Self::OrdinaryPodKilled
             | Self::NodeLeftPool
+            | Self::Starved
             | Self::Reclaimed
             | Self::Suspended
             | Self::Deleted
@@ -252,6 +258,7 @@ impl Reason {
             | Self::NodeNotMeasured
             | Self::OrdinaryPodKilled
             | Self::NodeLeftPool
+            | Self::Starved
             | Self::Reclaimed
             | Self::Suspended
             | Self::Deleted
@@ -285,6 +292,7 @@ impl Reason {
             | Self::NodeNotMeasured
             | Self::OrdinaryPodKilled
             | Self::NodeLeftPool
+            | Self::Starved
             | Self::Reclaimed => true,
             Self::Completed
             | Self::ContainerFailed
@@ -323,7 +331,12 @@ impl Reason {
     pub fn leaves_time(&self) -> bool {
         matches!(
             self,
-            Self::Headroom | Self::Drained | Self::NodeLeftPool | Self::NodeCPUShort | Self::NodeNotMeasured
+            Self::Headroom
+                | Self::Drained
+                | Self::NodeLeftPool
+                | Self::Starved
+                | Self::NodeCPUShort
+                | Self::NodeNotMeasured
         )
     }
 }
@@ -401,7 +414,7 @@ mod tests {
             Completed, ContainerFailed, Deleted, DeletionByPodGC, DeletionByTaintManager, Drained, Headroom,
             LimitExceeded, NodeCPUShort, NodeFailure, NodeLeftPool, NodeMemoryShort, NodeNotMeasured,
             NodeOutOfMemory, NodePressure, OOMKilled, OrdinaryPodKilled, PreemptedByOperator, Reclaimed,
-            Suspended, TerminationByKubelet, Unknown,
+            Starved, Suspended, TerminationByKubelet, Unknown,
         };
         let of = |is: &dyn Fn(&Reason) -> bool| Reason::ALL.into_iter().filter(is).collect::<Vec<_>>();
         assert_eq!(
@@ -409,6 +422,7 @@ mod tests {
             [
                 NodePressure,
                 OrdinaryPodKilled,
+                Starved,
                 Reclaimed,
                 Suspended,
                 Deleted,
@@ -437,12 +451,13 @@ mod tests {
                 NodeNotMeasured,
                 OrdinaryPodKilled,
                 NodeLeftPool,
+                Starved,
                 Reclaimed
             ]
         );
         assert_eq!(
             of(&Reason::leaves_time),
-            [Headroom, Drained, NodeCPUShort, NodeNotMeasured, NodeLeftPool]
+            [Headroom, Drained, NodeCPUShort, NodeNotMeasured, NodeLeftPool, Starved]
         );
         let foreign = Reason::Other("Foreign".into());
         assert!(foreign.advances_in_queue() && foreign.got_sigterm());

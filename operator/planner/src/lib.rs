@@ -50,6 +50,7 @@
 //! | Which pending ordinary pods hold capacity? | `capacity/pending.rs` | `holds_capacity` |
 //! | Which are interrupted before ordinary pods need the capacity? | `causes/headroom.rs` | `choose` |
 //! | Which are interrupted when a node leaves the pool? | `causes/left_pool.rs` | `order` |
+//! | Which goes on elsewhere, since it gets no processor time where it is? | `causes/starved.rs` | `order` |
 //! | How many are interrupted at once for a cause that can wait? | `causes/rounds.rs` | `Rounds::order` |
 //! | Which ScavengerJobs lose least together? | `causes/least_loss.rs` | `choose` |
 //! | What would an interruption throw away? | `lifecycle/loss.rs` | `Loss::of` |

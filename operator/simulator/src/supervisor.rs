@@ -5,9 +5,9 @@ use super::{
     cluster::{Cluster, Event},
     key, millis,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use scavenger_planner::values::{
-    Container, EndReport, Key, LiveReport, Name, Observation, Pod, PodPhase, Stop,
+    Container, Cpu, CpuTime, EndReport, Key, LiveReport, Name, Observation, Pod, PodPhase, Stop,
 };
 use scavenger_vocabulary::supervisor::PROGRAM;
 
@@ -29,12 +29,31 @@ impl Cluster {
         }
     }
 
+    /// The supervisors of all its pods report what their threads have run and waited for, in seconds since they started.
+    pub fn report_cpu(&mut self, name: &str, run: i64, wait: i64) {
+        let pods: Vec<Key> = self.running_pods(name).collect();
+        let total = CpuTime { run: super::seconds(run), wait: super::seconds(wait) };
+        for pod in pods {
+            let Some(uid) = self.pods.get(&pod).map(|pod| pod.uid.clone()) else { continue };
+            let checkpoint = self.checkpoints.get(&uid).copied();
+            let cpu = Some(Cpu { total, since_checkpoint: total });
+            self.reported_cpu.insert(uid.clone(), (self.now, total));
+            self.tell(Observation::Report(LiveReport { pod, uid, checkpoint, progress: None, cpu }));
+        }
+        self.turn();
+    }
+
     /// The supervisor of a pod reports a checkpoint that is so many seconds old, and how far the workload has come.
     pub fn report_of(&mut self, pod: &Key, age: i64, progress: Option<f64>) {
         let Some(there) = self.pods.get(pod) else { return };
         let checkpoint = self.now - super::seconds(age);
-        let report =
-            LiveReport { pod: pod.clone(), uid: there.uid.clone(), checkpoint: Some(checkpoint), progress };
+        let report = LiveReport {
+            pod: pod.clone(),
+            uid: there.uid.clone(),
+            checkpoint: Some(checkpoint),
+            progress,
+            cpu: None,
+        };
         let known = self.checkpoints.entry(there.uid.clone()).or_insert(checkpoint);
         *known = checkpoint.max(*known);
         self.tell(Observation::Report(report));
@@ -107,7 +126,16 @@ impl Cluster {
             true => Stop::Unanswered,
         };
         let checkpoint = if saved { Some(self.now) } else { reported };
-        Some(EndReport { checkpoint, progress: None, stop })
+        Some(EndReport { checkpoint, progress: None, cpu: self.counted_now(pod), stop })
+    }
+
+    /// What the threads of a pod have had by now, if it went on as it was reported. No checkpoint is counted.
+    fn counted_now(&self, pod: &Pod) -> Option<Cpu> {
+        let (time, total) = self.reported_cpu.get(&pod.uid)?;
+        let ran = |until: Timestamp| until.duration_since(pod.started.unwrap_or(until)).as_secs_f64();
+        let by_now = |part: SignedDuration| part.mul_f64(ran(self.now) / ran(*time).max(1.0));
+        let total = CpuTime { run: by_now(total.run), wait: by_now(total.wait) };
+        Some(Cpu { total, since_checkpoint: total })
     }
 
     /// A pod of a Job whose workload runs under the supervisor.

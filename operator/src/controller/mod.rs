@@ -204,10 +204,10 @@ impl View {
 
     /// Takes in what a supervisor said. A pod that is not seen yet reports again.
     fn hear(&mut self, report: Report, metrics: &Metrics) {
-        let Report { namespace, pod, pod_uid, checkpoint, progress, received, .. } = report;
+        let Report { namespace, pod, pod_uid, checkpoint, progress, cpu, received, .. } = report;
         let (pod, uid) = (Key::new(namespace.clone(), pod), Name::from(pod_uid));
         let before = self.planner.checkpoint_of(&pod, &uid);
-        let report = LiveReport { pod: pod.clone(), uid: uid.clone(), checkpoint, progress };
+        let report = LiveReport { pod: pod.clone(), uid: uid.clone(), checkpoint, progress, cpu };
         self.planner.observe(Observation::Report(report), received);
         if let Some(known) = self.planner.checkpoint_of(&pod, &uid)
             && before.is_none_or(|before| known.duration_since(before) >= ANOTHER)

@@ -89,6 +89,7 @@ pub(crate) struct Metrics {
     waiting: Family<Reason, Gauge>,
     oldest_waiting: Gauge<f64, AtomicU64>,
     longest_deletion: Gauge<f64, AtomicU64>,
+    starved: Gauge,
     actions: Family<ActionLabels, Counter>,
     action_duration: Family<TaskLabel, Histogram, fn() -> Histogram>,
     plan_duration: Histogram,
@@ -136,6 +137,7 @@ impl Metrics {
             waiting: Family::default(),
             oldest_waiting: Gauge::default(),
             longest_deletion: Gauge::default(),
+            starved: Gauge::default(),
             actions: Family::default(),
             // 1 ms to about 33 s: after 20 s no answer is waited for.
             action_duration: Family::new_with_constructor(|| doubling(1e-3, 16)),
@@ -284,6 +286,11 @@ impl Metrics {
             "How long the deletion of a ScavengerJob that takes longest is under way",
             Unit::Seconds,
             self.longest_deletion.clone(),
+        );
+        registry.register(
+            "starved_jobs",
+            "ScavengerJobs that run and get less than a tenth of the processor time that they could use, as their supervisors report",
+            self.starved.clone(),
         );
     }
 
@@ -448,6 +455,7 @@ impl Metrics {
         let age = |since: Option<Timestamp>| since.map_or(0.0, |since| seconds_between(since, now));
         self.oldest_waiting.set(age(pool.oldest_ready));
         self.longest_deletion.set(age(pool.longest_deletion));
+        self.starved.set(i64::try_from(pool.starved).unwrap_or(i64::MAX));
         self.pool.set(pool);
         self.by_use.set(pool.usage.as_ref());
         self.node_agents.nodes(&pool.nodes);

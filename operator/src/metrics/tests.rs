@@ -360,6 +360,7 @@ fn the_alert_rules_name_what_is_served() {
         "ScavengerWatchTooOld",
         "ScavengerWritesFailing",
         "ScavengerQueueStuck",
+        "ScavengerJobsStarved",
         "ScavengerDeletionStuck",
         "ScavengerLostWorkHigh",
         "ScavengerNodeAgentFailing",
@@ -468,6 +469,7 @@ fn figures(allocatable: &Resources, used: &Resources, groups: Vec<GroupReport<'_
         counts: &counts,
         oldest_ready: Timestamp::from_second(40).ok(),
         longest_deletion: None,
+        starved: 2,
         unsupported_pods: Vec::new(),
         nodes_to_avoid: &none,
         closed_nodes: Vec::new(),
@@ -483,7 +485,11 @@ fn figures(allocatable: &Resources, used: &Resources, groups: Vec<GroupReport<'_
 fn ages_are_those_of_the_oldest() {
     let none = Resources::default();
     let text = figures(&none, &none, Vec::new()).render().unwrap();
-    for line in ["scavenger_oldest_waiting_seconds 60.0", "scavenger_longest_deletion_seconds 0.0"] {
+    for line in [
+        "scavenger_starved_jobs 2",
+        "scavenger_oldest_waiting_seconds 60.0",
+        "scavenger_longest_deletion_seconds 0.0",
+    ] {
         assert!(text.lines().any(|written| written == line), "{line} is not in {text}");
     }
     assert!(text.contains("scavenger_build_info{version=\""), "{text}");

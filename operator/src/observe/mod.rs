@@ -8,7 +8,7 @@ mod owner;
 pub(crate) mod progress;
 mod requests;
 mod scavenger_job;
-mod supervision;
+pub(crate) mod supervision;
 mod usage;
 
 use std::{

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStateTerminated, Pod as ApiPod};
-use scavenger_planner::values::{Container, EndReport};
+use scavenger_planner::values::{Container, Cpu, CpuTime, EndReport};
 use scavenger_schema::{
     supervision::{self, EndMessage},
     supervisor,
@@ -42,7 +42,16 @@ pub(super) fn end_report(state: Option<&ContainerState>) -> Option<EndReport> {
     let left = parted(ended.message.as_deref()?).1?;
     let progress = left.progress.filter(|progress| (0.0..=1.0).contains(progress));
     let checkpoint = left.checkpoint.and_then(|checkpoint| written(&checkpoint, ended));
-    Some(EndReport { checkpoint, progress, stop: left.stop })
+    Some(EndReport { checkpoint, progress, cpu: left.cpu.and_then(cpu), stop: left.stop })
+}
+
+/// What is believed of processor time: nothing of what is no time.
+pub(crate) fn cpu(said: supervision::Cpu) -> Option<Cpu> {
+    let time = |seconds: f64| SignedDuration::try_from_secs_f64(seconds.max(0.0)).ok();
+    let both = |said: supervision::CpuTime| {
+        Some(CpuTime { run: time(said.run_seconds)?, wait: time(said.wait_seconds)? })
+    };
+    Some(Cpu { total: both(said.total)?, since_checkpoint: both(said.since_checkpoint)? })
 }
 
 /// When the checkpoint was written: its age before the container's end, which a clock that jumped does not move. A container

@@ -30,7 +30,7 @@ use super::{
     server::Stay,
     token::{Pod, Sender},
 };
-use crate::{leader::Leadership, metrics::Metrics};
+use crate::{leader::Leadership, metrics::Metrics, observe::supervision};
 
 /// Where reports are sent to.
 pub(super) const PATH: &str = "/reports";
@@ -357,6 +357,7 @@ fn report(pod: &Pod, said: &LiveReport, now: Timestamp) -> Report {
             .progress
             .filter(|progress| progress.is_finite())
             .map(|progress| progress.clamp(0.0, 1.0)),
+        cpu: said.cpu.and_then(supervision::cpu),
         received: now,
     }
 }

@@ -46,7 +46,7 @@ use std::{
 
 use jiff::Timestamp;
 use kube::Client;
-use scavenger_planner::values::{KillReport, Name};
+use scavenger_planner::values::{Cpu, KillReport, Name};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
@@ -92,6 +92,8 @@ pub(crate) struct Report {
     pub(crate) seen: u64,
     /// Between 0 and 1.
     pub(crate) progress: Option<f64>,
+    /// Processor time of the workload; none where the kernel does not count it.
+    pub(crate) cpu: Option<Cpu>,
     /// When the report arrived.
     pub(crate) received: Timestamp,
 }

@@ -3,12 +3,7 @@
 //! The kernel counts both for each thread (Documentation/scheduler/sched-stats.rst, `/proc/PID/schedstat`): a workload that
 //! gets nothing beside busy pods waits, and one that has nothing to do does not.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process,
-};
+use std::{collections::BTreeMap, fs, path::Path, process};
 
 use scavenger_schema::supervision::CpuTime;
 
@@ -63,11 +58,11 @@ fn threads(proc: &Path, supervisor: i32) -> BTreeMap<i32, Counted> {
         .filter_map(|folder| fs::read_dir(folder).ok())
         .flatten()
         .flatten()
-        .filter_map(|task| thread(task.path()))
+        .filter_map(|task| thread(&task.path()))
         .collect()
 }
 
-fn thread(folder: PathBuf) -> Option<(i32, Counted)> {
+fn thread(folder: &Path) -> Option<(i32, Counted)> {
     let id = folder.file_name()?.to_str()?.parse().ok()?;
     Some((id, counted(&fs::read_to_string(folder.join("schedstat")).ok()?)?))
 }

@@ -1,5 +1,7 @@
 //! What the queue asks: does a demand fit now, would it if no ScavengerJob were there, can it ever, and why not?
 
+use std::collections::BTreeSet;
+
 use scavenger_vocabulary::number_of;
 
 use super::{
@@ -209,8 +211,22 @@ impl Capacity {
     /// # Errors
     /// The number of pods for which there is a node.
     pub fn nodes_for(&self, demand: &Demand, ledger: &Ledger) -> Result<Vec<Name>, u32> {
+        self.nodes_without(demand, ledger, &BTreeSet::new())
+    }
+
+    /// The same without some nodes.
+    ///
+    /// # Errors
+    /// The number of pods for which there is a node.
+    pub(crate) fn nodes_without(
+        &self,
+        demand: &Demand,
+        ledger: &Ledger,
+        without: &BTreeSet<Name>,
+    ) -> Result<Vec<Name>, u32> {
         let rows = self.places.rows(demand, View::Now);
-        let frees = self.nodes.iter().filter_map(|(name, entry)| {
+        let nodes = self.nodes.iter().filter(|(name, _)| !without.contains(*name));
+        let frees = nodes.filter_map(|(name, entry)| {
             let frees = entry.free_by_view(ledger.promised(name), self.chooses_nodes);
             Some((entry.node.as_ref()?, frees.into_iter().nth(rows).flatten()?))
         });

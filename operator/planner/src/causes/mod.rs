@@ -15,6 +15,7 @@ pub mod pending_resize;
 pub(crate) mod pool;
 pub(crate) mod rounds;
 pub mod short_nodes;
+pub(crate) mod starved;
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,7 @@ use pending_pod::PendingPods;
 use pending_resize::PendingResizes;
 use pool::{Cause, Needs, Pool};
 use short_nodes::ShortNodes;
+use starved::Starved;
 
 #[derive(Debug, Default)]
 pub(crate) struct Causes {
@@ -39,12 +41,14 @@ pub(crate) struct Causes {
     pub(crate) pending_resizes: PendingResizes,
     headroom: KeepHeadroom,
     pub(crate) left_pool: LeftPool,
+    starved: Starved,
 }
 
 impl Causes {
     /// In order of urgency. An ordinary pod that waits, or is to grow, comes before headroom: what is freed for it may make
-    /// the headroom, too. A node that left the pool is last: nobody waits for it.
-    pub(crate) fn by_urgency(&mut self) -> [&mut dyn Cause; 7] {
+    /// the headroom, too. A node that left the pool comes late, since
+    /// nobody waits for it, and a ScavengerJob that would be better off elsewhere last.
+    pub(crate) fn by_urgency(&mut self) -> [&mut dyn Cause; 8] {
         [
             &mut self.drain,
             &mut self.node_pressure,
@@ -53,6 +57,7 @@ impl Causes {
             &mut self.pending_resizes,
             &mut self.headroom,
             &mut self.left_pool,
+            &mut self.starved,
         ]
     }
 

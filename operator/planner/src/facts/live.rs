@@ -11,6 +11,13 @@
 //! and every write of the status sees it. It is stored with the next write, or when the budget for information allows
 //! (`plan/inform.rs`). A planner that is started again knows what was stored, until the next report.
 //!
+//! # Processor time
+//!
+//! Beside busy ordinary pods a ScavengerJob can be ready to run and get next to nothing. Then time passes without work, and little
+//! is lost with it. Of the time since the last checkpoint therefore the share counts that the workload got of the processor
+//! time that it could use ([`CpuTime::share`]); of the pods of a gang the one that got least, for which the others wait. One that got
+//! less than [`STARVED`] between two reports is starved from the first of them on, until it gets more.
+//!
 //! # What ScavengerJobs really use
 //!
 //! Samples come by the clock, one for each pod. Those of all pods of the active attempt are added up; the time between two
@@ -25,26 +32,73 @@ use std::collections::BTreeMap;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::values::{
-    Attempt, AttemptUsage, Figures, LiveReport, Name, Rank, ScavengerJob,
-    resources::{Amount, CPU, MEMORY},
+    Attempt, AttemptUsage, Cpu, CpuTime, Figures, LiveReport, Name, Rank, ScavengerJob, earlier,
+    resources::{Amount, CPU, MEMORY, Share},
 };
+
+/// A tenth: what is left to idle ScavengerJobs of a node whose processors ordinary pods need is less.
+const STARVED: f64 = 0.1;
+
+/// Between two reports that are closer together nothing is judged.
+const BETWEEN_REPORTS: SignedDuration = SignedDuration::from_secs(60);
 
 /// What the pods of one attempt reported.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     attempt: u32,
     pods: BTreeMap<Name, Reported>,
-    /// The last checkpoint and the progress as they are stored, before what was reported is laid over them.
-    stored: (Option<Timestamp>, Option<f64>),
+    stored: Stored,
     /// When the newest report came.
     heard: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, Copy)]
+/// What is stored, before what was reported is laid over it.
+#[derive(Debug, Default)]
+struct Stored {
+    last_checkpoint: Option<Timestamp>,
+    progress: Option<f64>,
+    starved_since: Option<Timestamp>,
+}
+
+impl Stored {
+    fn of(sj: &ScavengerJob) -> Self {
+        let status = &sj.status;
+        let (last_checkpoint, progress) = (status.last_checkpoint, status.progress);
+        Self { last_checkpoint, progress, starved_since: status.starved_since }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
 struct Reported {
     index: Option<u32>,
     checkpoint: Option<Timestamp>,
     progress: Option<f64>,
+    /// What it got of the processor time that it could use since its checkpoint.
+    share: Option<Share>,
+    /// The report from which the next judgement counts.
+    since: Option<(Timestamp, CpuTime)>,
+    /// Since when it gets next to nothing, or that it gets enough; none until that was judged.
+    starved: Option<Option<Timestamp>>,
+}
+
+impl Reported {
+    /// Takes in the processor time of a pod that requests so much, in an attempt that began then.
+    fn count(&mut self, cpu: &Cpu, requested_milli: i64, start: Timestamp, now: Timestamp) {
+        let since = self.checkpoint.map_or(start, |checkpoint| checkpoint.max(start));
+        self.share = Some(cpu.since_checkpoint.share(now.duration_since(since), requested_milli));
+        let Some((time, before)) = self.since else {
+            self.since = Some((now, cpu.total));
+            return;
+        };
+        let over = now.duration_since(time);
+        if over < BETWEEN_REPORTS {
+            return;
+        }
+        let share = cpu.total.since(before).share(over, requested_milli);
+        let starves = share < Share::from_fraction(STARVED);
+        self.starved = Some(starves.then(|| self.starved.flatten().unwrap_or(time)));
+        self.since = Some((now, cpu.total));
+    }
 }
 
 impl Live {
@@ -58,26 +112,25 @@ impl Live {
     ) {
         let attempt = sj.status.attempt.as_ref().map_or(0, |attempt| attempt.number);
         if self.attempt != attempt || self.heard.is_none() {
-            let stored = (sj.status.last_checkpoint, sj.status.progress);
-            *self = Self { attempt, stored, ..Self::default() };
+            *self = Self { attempt, stored: Stored::of(sj), ..Self::default() };
         }
         self.heard = Some(now);
         let checkpoint = report.checkpoint.map(|checkpoint| checkpoint.min(now));
         let progress = report.progress.filter(|progress| (0.0..=1.0).contains(progress));
-        let known = self.pods.entry(report.pod.name.clone()).or_insert(Reported {
-            index,
-            checkpoint: None,
-            progress: None,
-        });
+        let known = self.pods.entry(report.pod.name.clone()).or_default();
         known.index = index;
         known.checkpoint = known.checkpoint.max(checkpoint);
         known.progress = progress.or(known.progress);
+        let running = sj.status.attempt.as_ref().and_then(|attempt| Some((attempt, attempt.start_time?)));
+        if let (Some(cpu), Some((attempt, start))) = (&report.cpu, running) {
+            known.count(cpu, attempt.demand.per_pod.cpu_milli, start, now);
+        }
     }
 
     /// A new version of the ScavengerJob is stored. What is under way stays reported.
     pub(super) fn rebase(&mut self, sj: &mut ScavengerJob) {
         if self.heard.is_some() {
-            self.stored = (sj.status.last_checkpoint, sj.status.progress);
+            self.stored = Stored::of(sj);
             self.overlay(sj);
         }
     }
@@ -91,11 +144,27 @@ impl Live {
         let rank = sj.spec.as_ref().map_or(Rank::Oldest, |spec| spec.supervision.rank);
         let pods = usize::try_from(attempt.demand.pod_count).unwrap_or(usize::MAX);
         if let (Some(start), Some(checkpoint)) = (attempt.start_time, self.checkpoint(rank, pods)) {
-            sj.status.last_checkpoint = self.stored.0.max(Some(checkpoint.max(start)));
+            sj.status.last_checkpoint = self.stored.last_checkpoint.max(Some(checkpoint.max(start)));
         }
         let counted = self.pods.values().filter(|pod| rank.counts(pod.index));
         let progress = counted.filter_map(|pod| pod.progress).reduce(f64::min);
-        sj.status.progress = progress.or(self.stored.1);
+        sj.status.progress = progress.or(self.stored.progress);
+        sj.status.cpu_share = self.pods.values().filter_map(|pod| pod.share).min();
+        let judged = self.pods.values().filter_map(|pod| pod.starved);
+        // What is stored says since when, if it has been so all the time.
+        let stored = self.stored.starved_since.filter(|_| !self.is_well());
+        sj.status.starved_since = judged.fold(stored, earlier);
+    }
+
+    /// True once every pod that was judged gets what it can use.
+    fn is_well(&self) -> bool {
+        let mut judged = self.pods.values().filter_map(|pod| pod.starved).peekable();
+        judged.peek().is_some() && judged.all(|pod| pod.is_none())
+    }
+
+    /// Names of the pods that get next to nothing.
+    pub(crate) fn starved(&self) -> impl Iterator<Item = &Name> {
+        self.pods.iter().filter(|(_, pod)| pod.starved.flatten().is_some()).map(|(name, _)| name)
     }
 
     /// The checkpoint that counts: that of one pod, or the oldest once every pod has one.
@@ -116,8 +185,9 @@ impl Live {
     pub(crate) fn has_news(&self, sj: &ScavengerJob) -> bool {
         let second = |time: Option<Timestamp>| time.map(Timestamp::as_second);
         self.heard.is_some()
-            && (second(sj.status.last_checkpoint) > second(self.stored.0)
-                || sj.status.progress != self.stored.1)
+            && (second(sj.status.last_checkpoint) > second(self.stored.last_checkpoint)
+                || sj.status.progress != self.stored.progress
+                || sj.status.starved_since.is_some() != self.stored.starved_since.is_some())
     }
 }
 

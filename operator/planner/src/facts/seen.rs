@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{
     evidence::Evidence,
@@ -17,8 +17,11 @@ use super::{
     volumes::{ClaimWait, Volumes},
 };
 use crate::{
+    backoff::timed::{Rule, Timed},
     faults::scheduler,
-    values::{Access, Attempt, Counts, Demand, Job, Key, Name, Pod, RuntimeClass, ScavengerJob, Volume},
+    values::{
+        Access, Attempt, Counts, Demand, Job, Key, LiveReport, Name, Pod, RuntimeClass, ScavengerJob, Volume,
+    },
 };
 
 /// UID and namespace of a ScavengerJob, as its Jobs and pods name them. Anybody may write a foreign UID onto a pod
@@ -52,8 +55,27 @@ pub(crate) struct Seen {
     active: BTreeSet<Key>,
     /// ScavengerJobs that are being deleted.
     deleting: BTreeSet<Key>,
+    /// ScavengerJobs that get next to no processor time.
+    starved: BTreeSet<Key>,
+    /// Those that left nodes for that reason, and are kept off these for a while.
+    avoiding: Avoiding,
     volumes: Volumes,
     runtime_classes: RuntimeClasses,
+}
+
+/// The nodes that ScavengerJobs are kept off. It is memory: a planner that is started again finds out again.
+#[derive(Debug)]
+struct Avoiding(Timed<Key, Vec<Name>>);
+
+impl Default for Avoiding {
+    fn default() -> Self {
+        let longest = SignedDuration::from_hours(8);
+        Self(Timed::new(Rule {
+            first: SignedDuration::from_hours(1),
+            longest,
+            forgotten_after: Some(longest),
+        }))
+    }
 }
 
 /// What became of a pod that was seen.
@@ -66,12 +88,14 @@ pub(crate) enum SeenPod {
     Own(Arc<Pod>, Option<Key>),
 }
 
-/// Fills in what its RuntimeClass, the volumes of its claims, and its namespace demand of a ScavengerJob's nodes.
+/// Fills in what its RuntimeClass, the volumes of its claims, and its namespace demand of a ScavengerJob's nodes, and what it
+/// showed itself.
 fn place(
     sj: &mut ScavengerJob,
     classes: &mut RuntimeClasses,
     volumes: &mut Volumes,
     by_requests: &BTreeSet<Name>,
+    avoiding: &Avoiding,
 ) {
     classes.place_sj(sj);
     volumes.place_sj(sj);
@@ -80,6 +104,12 @@ fn place(
         && spec.demand.placement.by_requests != by_requests
     {
         Arc::make_mut(&mut spec.demand).placement.by_requests = by_requests;
+    }
+    let avoided = avoiding.0.get(&sj.key).map_or(&[][..], |pause| &pause.why);
+    if let Ok(spec) = &mut sj.spec
+        && spec.demand.placement.avoided != avoided
+    {
+        Arc::make_mut(&mut spec.demand).placement.avoided = avoided.to_vec();
     }
 }
 
@@ -192,7 +222,7 @@ impl Seen {
             self.volumes.forget_sj(&known.sj);
             self.runtime_classes.forget_sj(&known.sj);
         }
-        place(&mut sj, &mut self.runtime_classes, &mut self.volumes, &self.by_requests);
+        place(&mut sj, &mut self.runtime_classes, &mut self.volumes, &self.by_requests, &self.avoiding);
         self.demands.share_of(&mut sj);
         if sj.deleting {
             self.deleting.insert(key.clone());
@@ -211,7 +241,47 @@ impl Seen {
             self.scavenger_jobs.insert(key.clone(), Box::new(Tracked::new(sj)));
         }
         self.count(&key);
+        self.note_starved(&key);
         Some(strangers)
+    }
+
+    /// Takes in what a pod of the active attempt of a ScavengerJob reports.
+    pub(crate) fn report(&mut self, key: &Key, index: Option<u32>, report: &LiveReport, now: Timestamp) {
+        if let Some(tracked) = self.scavenger_jobs.get_mut(key) {
+            tracked.report(index, report, now);
+            self.note_starved(key);
+        }
+    }
+
+    fn note_starved(&mut self, key: &Key) {
+        let status = self.scavenger_jobs.get(key).map(|tracked| &tracked.sj.status);
+        if status.is_some_and(|status| status.active_attempt().is_some() && status.starved_since.is_some()) {
+            self.starved.insert(key.clone());
+        } else {
+            self.starved.remove(key);
+        }
+    }
+
+    /// ScavengerJobs that get next to no processor time.
+    pub(crate) fn starved(&self) -> &BTreeSet<Key> {
+        &self.starved
+    }
+
+    /// A ScavengerJob is kept off these nodes for a while.
+    pub(crate) fn avoid(&mut self, key: &Key, nodes: Vec<Name>, now: Timestamp) {
+        self.avoiding.0.begin(key.clone(), now, |_| nodes);
+        self.place_again(key);
+    }
+
+    /// Those that may go to nodes again that they were kept off.
+    pub(crate) fn end_avoiding(&mut self, now: Timestamp) -> Vec<Key> {
+        let over = self.avoiding.0.take_over(now).into_iter().collect();
+        self.placed_again(over)
+    }
+
+    /// When the next of them may.
+    pub(crate) fn avoiding_until(&self) -> Option<Timestamp> {
+        self.avoiding.0.wake_at()
     }
 
     /// Forgets a ScavengerJob that is gone.
@@ -219,6 +289,8 @@ impl Seen {
         self.uncount(key);
         let tracked = self.scavenger_jobs.remove(key)?;
         self.deleting.remove(key);
+        self.starved.remove(key);
+        self.avoiding.0.end(key);
         self.keys.remove(&tracked.sj.uid);
         self.volumes.forget_sj(&tracked.sj);
         self.runtime_classes.forget_sj(&tracked.sj);
@@ -532,7 +604,8 @@ impl Seen {
     /// Finds out again where one that is there may go. False if it is not there.
     fn place_again(&mut self, key: &Key) -> bool {
         let Some(tracked) = self.scavenger_jobs.get_mut(key) else { return false };
-        place(&mut tracked.sj, &mut self.runtime_classes, &mut self.volumes, &self.by_requests);
+        let (classes, volumes) = (&mut self.runtime_classes, &mut self.volumes);
+        place(&mut tracked.sj, classes, volumes, &self.by_requests, &self.avoiding);
         self.demands.share_of(&mut tracked.sj);
         true
     }

@@ -159,6 +159,12 @@ impl Tracked {
         meter.has_news()
     }
 
+    /// Names of the pods of its active attempt that get next to no processor time, as far as this planner has heard.
+    pub(crate) fn starved_pods(&self) -> impl Iterator<Item = &Name> {
+        let live = self.live.iter().filter(|_| self.sj.status.starved_since.is_some());
+        live.flat_map(|live| live.starved())
+    }
+
     /// True if the supervisor of its active attempt has reported.
     pub(crate) fn is_heard(&self) -> bool {
         self.live.as_ref().is_some_and(|live| live.is_heard(&self.sj))

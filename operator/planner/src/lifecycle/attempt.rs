@@ -30,8 +30,8 @@ use super::known::{Known, Next, Transition};
 use crate::{
     facts::evidence::PodEnd,
     values::{
-        Attempt, AttemptNode, Measured, Name, Node, ObservedSaves, Outcome, Rank, Reason, Stop, Supervised,
-        Supervision, later,
+        Attempt, AttemptNode, Cpu, CpuTime, Measured, Name, Node, ObservedSaves, Outcome, Rank, Reason, Stop,
+        Supervised, Supervision, later,
         resources::{CPU, MEMORY, Resources},
     },
 };
@@ -143,15 +143,32 @@ pub(crate) fn work_of_ended(
     let has_reported = |end: &&PodEnd| end.report.is_some_and(|report| report.stop != Stop::Unknown);
     let is_known = spec.supervision.names_checkpoint && !ends.is_empty() && ends.iter().all(has_reported);
     let ran = end.duration_since(start).max(SignedDuration::ZERO);
+    let worked = worked(known, attempt, ran, |cpu| cpu.total);
     let lost = match (attempt.outcome, last_checkpoint) {
         (Some(Outcome::Completed), _) => Some(SignedDuration::ZERO),
         (_, Some(checkpoint)) => Some(end.duration_since(checkpoint).clamp(SignedDuration::ZERO, ran)),
         (_, None) => is_known.then_some(ran),
     };
+    let lost =
+        lost.map(|lost| self::worked(known, attempt, lost, |cpu| cpu.since_checkpoint).unwrap_or(lost));
     let answered_sigterm = answered(&ends);
-    let measured = Measured { last_checkpoint, lost, answered_sigterm, ..attempt.measured };
+    let measured = Measured { last_checkpoint, worked, lost, answered_sigterm, ..attempt.measured };
     let saves = observed_saves(known, attempt, &measured, &ends, ran);
     Some((measured, saves))
+}
+
+/// The part of a time that the attempt worked: what it got of the processor time that it could use, as the supervisors that
+/// left a message counted it. Of a gang the pod counts that got least, for which the others wait.
+fn worked(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    time: SignedDuration,
+    counted: impl Fn(Cpu) -> CpuTime,
+) -> Option<SignedDuration> {
+    let requested = attempt.demand.per_pod.cpu_milli;
+    let shares =
+        known.evidence.ends().filter_map(|end| Some(counted(end.report?.cpu?).share(time, requested)));
+    Some(shares.min()?.of_time(time))
 }
 
 /// What is to be added to the record of the last attempt, whose pods have ended since it was made.

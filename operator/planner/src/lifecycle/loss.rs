@@ -6,6 +6,9 @@
 //! between two checkpoints (`checkpoint.interval`, or else `interruptionAfter`); once a checkpoint was reported it
 //! rises to `interruptionAfter` and stays there for as long again. It is 0 for a workload that saves when it is
 //! stopped, and before it runs.
+//!
+//! Where the supervisor reports the processor time of the workload, the share that it got of what it could have used counts of the
+//! time since the last checkpoint: one that waits idle beside busy ordinary pods has little to lose.
 
 use std::cmp::Reverse;
 
@@ -53,7 +56,12 @@ pub(crate) fn expected(sj: &ScavengerJob, end: Timestamp) -> SignedDuration {
     let Some(stretch) = Stretch::of(sj).filter(|_| !sj.saves_on_sigterm()) else {
         return SignedDuration::ZERO;
     };
-    priority::elapsed(&stretch, end)
+    worked(sj, priority::elapsed(&stretch, end))
+}
+
+/// What was worked in a time since the last checkpoint.
+fn worked(sj: &ScavengerJob, time: SignedDuration) -> SignedDuration {
+    sj.status.cpu_share.map_or(time, |share| share.of_time(time))
 }
 
 /// The run time that a ScavengerJob would lose if it were stopped at `now`, rounded up to a step.
@@ -63,7 +71,7 @@ fn unsaved(sj: &ScavengerJob, priority_steps: i32, now: Timestamp) -> SignedDura
         Some(stretch) if !sj.saves_on_sigterm() => {
             let step = priority::step(&stretch, priority_steps, now);
             let unsaved = share_of_stretch(stretch.length, step.level, priority_steps);
-            SignedDuration::from_millis(i64::try_from(unsaved).unwrap_or(i64::MAX))
+            worked(sj, SignedDuration::from_millis(i64::try_from(unsaved).unwrap_or(i64::MAX)))
         }
         _ => SignedDuration::ZERO,
     }
@@ -83,7 +91,7 @@ pub struct Work {
 impl Work {
     /// Work of an attempt of a ScavengerJob, its last one or the one before, once it has ended; none if it did not run.
     ///
-    /// What was measured counts. Otherwise what was done up to the last checkpoint is kept: one that was reported, or else
+    /// What was measured counts; time for which it had no processors is then neither kept nor lost. Otherwise what was done up to the last checkpoint is kept: one that was reported, or else
     /// the end of the last whole `checkpoint.interval` (or `interruptionAfter`), by which the workload promises to have
     /// written one. A workload that completes, or that saves when it is stopped and was told to, keeps everything.
     #[must_use]
@@ -92,9 +100,10 @@ impl Work {
         let ran = end.duration_since(start).max(SignedDuration::ZERO);
         let spec = sj.spec.as_ref().ok()?;
         if let Some(lost) = attempt.measured.lost {
-            let useful = (ran - lost).max(SignedDuration::ZERO);
+            let worked = attempt.measured.worked.map_or(ran, |worked| worked.min(ran));
+            let useful = (worked - lost).max(SignedDuration::ZERO);
             let before_first_checkpoint = attempt.measured.last_checkpoint.is_none() && useful.is_zero();
-            return Some(Self { useful, lost: ran - useful, before_first_checkpoint });
+            return Some(Self { useful, lost: worked - useful, before_first_checkpoint });
         }
         let saved = match attempt.outcome? {
             Outcome::Completed => true,

@@ -47,7 +47,9 @@ pub(super) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
     let confinement = match chosen_nodes(known, attempt) {
         Ok(None) => {
             let attached = attached.unwrap_or_default().to_vec();
-            Confinement { attached, ..Confinement::to_pool(settings, known.capacity.nodes_to_avoid()) }
+            let avoided = placement.into_iter().flat_map(|placement| &placement.avoided);
+            let closed = known.capacity.nodes_to_avoid().iter().chain(avoided);
+            Confinement { attached, ..Confinement::to_pool(settings, closed) }
         }
         // They were chosen with the volumes in mind, and no other node has to be named.
         Ok(Some(attached)) => Confinement { attached, ..Confinement::to_pool(settings, []) },

@@ -84,6 +84,7 @@ fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
     };
     let waited = status.admitted.replace(Admitted { waiting: None, since: known.now });
     status.not_before = None;
+    (status.starved_since, status.cpu_share) = (None, None);
     // What was refused long ago, or with another spec, is no refusal in a row. While a namespace is held, its ScavengerJobs are
     // tried one after the other, and each rarely.
     let was_held = waited.and_then(|admitted| admitted.waiting);
@@ -357,6 +358,7 @@ fn ended(known: &Known<'_>, status: &mut ScavengerJobStatus, attempt: &Attempt, 
         attempt.measured.expected = Some(loss::expected(known.sj, end));
     }
     let found = attempt::work_of_ended(known, &attempt);
+    (status.starved_since, status.cpu_share) = (None, None);
     status.attempt = Some(Box::new(attempt.clone()));
     if let Some((measured, saves)) = found {
         attempt.measured = measured;

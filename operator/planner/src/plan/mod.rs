@@ -121,6 +121,7 @@ impl Planner {
         self.agenda.wake(now);
         let open = self.start_failures.open(now);
         self.close_or_open(&open);
+        self.agenda.add_all(self.seen.end_avoiding(now).iter());
         for namespace in self.by_requests.take_over(now) {
             self.set_by_requests(&namespace, false);
         }
@@ -135,6 +136,7 @@ impl Planner {
         // Those that share a folder with one that starts wait for it from now on.
         looked_at += self.follow_up(now, &mut actions);
         self.agenda.set_wake(Wake::Refusals, self.queue.wake_at(now));
+        self.agenda.set_wake(Wake::AvoidedNodes, self.seen.avoiding_until());
         // 5. Whose status says why it waits: last, since it helps nobody to start.
         let informed = self.inform(now, &mut actions);
         let expired = self.promises.expired() - expired;

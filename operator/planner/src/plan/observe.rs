@@ -289,8 +289,7 @@ impl Planner {
     /// its name, is void.
     fn see_report(&mut self, report: &LiveReport, now: Timestamp) {
         let Some((key, index)) = self.seen.reporter(&report.pod, &report.uid) else { return };
-        let Some(tracked) = self.seen.get_mut(&key) else { return };
-        tracked.report(index, report, now);
+        self.seen.report(&key, index, report, now);
         self.agenda.add(key);
     }
 

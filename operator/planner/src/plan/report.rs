@@ -52,6 +52,7 @@ impl Planner {
             counts: self.seen.counts(),
             oldest_ready: self.queue.oldest_ready(),
             longest_deletion: self.seen.longest_deletion(),
+            starved: self.seen.starved().len(),
             unsupported_pods: unsupported.filter(|_| serves).collect(),
             nodes_to_avoid: self.capacity.nodes_to_avoid(),
             closed_nodes: self.capacity.closed_for_starts().collect(),

@@ -57,6 +57,8 @@ pub struct PoolReport<'a> {
     pub oldest_ready: Option<Timestamp>,
     /// Since when the deletion of a ScavengerJob that takes longest is under way.
     pub longest_deletion: Option<Timestamp>,
+    /// How many ScavengerJobs get next to no processor time.
+    pub starved: usize,
     /// Pending ordinary pods for which nothing is interrupted because some of their constraints cannot be evaluated, with
     /// these constraints. Empty unless the operator frees capacity for pods.
     pub unsupported_pods: Vec<(&'a Key, Vec<Name>)>,

@@ -24,9 +24,9 @@ pub use placement::{
 pub(crate) use pod::tells_of_loss;
 pub use pod::{Container, Pod, PodPhase, Refused};
 pub use reports::{
-    Accounting, AttemptUsage, ByUse, CheckpointRequest, EndReport, Figures, Harm, KillCause, KillReport,
-    LiveReport, Measured, ObservedSaves, PodUsage, Rank, RememberedNode, RememberedUse, Stop, Supervised,
-    Supervision, SupervisionSpec, Supervisor, UsageRules,
+    Accounting, AttemptUsage, ByUse, CheckpointRequest, Cpu, CpuTime, EndReport, Figures, Harm, KillCause,
+    KillReport, LiveReport, Measured, ObservedSaves, PodUsage, Rank, RememberedNode, RememberedUse, Stop,
+    Supervised, Supervision, SupervisionSpec, Supervisor, UsageRules,
 };
 pub use runtime_class::RuntimeClass;
 pub use scavenger_job::{

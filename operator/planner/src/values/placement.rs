@@ -26,6 +26,9 @@ pub struct Placement {
     /// planner fills it in.
     #[serde(default)]
     pub one_node: bool,
+    /// The nodes that it is kept off for a while, since it got no processor time there. The planner fills it in.
+    #[serde(default)]
+    pub avoided: Vec<Name>,
     /// True if its namespace takes no pods that request less than they hold, so that it is counted by requests wherever it
     /// goes. The planner fills it in.
     #[serde(default)]
@@ -159,7 +162,9 @@ impl Placement {
     /// True if the node's labels, name and taints let the pod in.
     #[must_use]
     pub fn admits(&self, node: &Node) -> bool {
-        self.attached.iter().all(|term| term.matches(node)) && self.admits_past(node, Taint::repels)
+        !self.avoided.contains(&node.name)
+            && self.attached.iter().all(|term| term.matches(node))
+            && self.admits_past(node, Taint::repels)
     }
 
     /// True if they will let it in once the node is ready and not cordoned, and its volumes are attached to no other.

@@ -94,7 +94,9 @@ pub struct ObservedSaves {
 pub struct Measured {
     /// When it wrote its last checkpoint.
     pub last_checkpoint: Option<Timestamp>,
-    /// Run time after its last checkpoint; none if that is not known.
+    /// The part of its run time for which it had the processors that it could use; none if nobody measured that.
+    pub worked: Option<SignedDuration>,
+    /// The same after its last checkpoint, or run time where nobody measured that; none if the checkpoint is not known.
     pub lost: Option<SignedDuration>,
     /// What the planner expected it to lose when it was taken away.
     pub expected: Option<SignedDuration>,
@@ -110,6 +112,49 @@ impl Measured {
     }
 }
 
+/// Processor time of the threads of one pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuTime {
+    /// On a processor.
+    pub run: SignedDuration,
+    /// Ready to run, while others had the processors.
+    pub wait: SignedDuration,
+}
+
+impl CpuTime {
+    /// What came after an earlier count of the same threads.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        let more = |now: SignedDuration, before| now.saturating_sub(before).max(SignedDuration::ZERO);
+        Self { run: more(self.run, earlier.run), wait: more(self.wait, earlier.wait) }
+    }
+
+    /// How far it got in a time, as a share of how far it would have got with all the processor time that it could use. Nothing
+    /// kept it from what it did asleep. Awake it could use what it requests (in millicores), and no more than its threads were
+    /// ready for: threads beyond what it requests wait for each other.
+    #[must_use]
+    pub fn share(self, over: SignedDuration, requested_milli: i64) -> Share {
+        let (over, run) = (over.as_secs_f64(), self.run.as_secs_f64());
+        let ready = run + self.wait.as_secs_f64();
+        let requested = over * f64::from(i32::try_from(requested_milli).unwrap_or(i32::MAX)) / 1000.0;
+        let usable = ready.min(requested);
+        if over <= 0.0 || usable <= 0.0 {
+            return Share::ONE;
+        }
+        let awake = (ready / over).min(1.0);
+        Share::from_fraction(1.0 - awake + awake * (run / usable).min(1.0))
+    }
+}
+
+/// Processor time of the threads of one pod.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cpu {
+    /// Since the workload was started.
+    pub total: CpuTime,
+    /// Since its newest checkpoint; all of it before the first one.
+    pub since_checkpoint: CpuTime,
+}
+
 /// What the supervisor of one pod reports while the workload runs. The endpoint that receives it knows the pod by its token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LiveReport {
@@ -122,6 +167,9 @@ pub struct LiveReport {
     pub checkpoint: Option<Timestamp>,
     /// How far the workload has come, from 0 to 1, if it says so.
     pub progress: Option<f64>,
+    /// None where the kernel does not count it.
+    #[serde(default)]
+    pub cpu: Option<Cpu>,
 }
 
 /// Why the kernel killed a container for memory, as the agent of its node reads in the counters of the pod's cgroup.
@@ -171,6 +219,9 @@ pub struct EndReport {
     pub checkpoint: Option<Timestamp>,
     /// How far the workload has come, from 0 to 1, if it says so.
     pub progress: Option<f64>,
+    /// None where the kernel does not count it.
+    #[serde(default)]
+    pub cpu: Option<Cpu>,
     /// Whether it was told to stop, and what it did then.
     pub stop: Stop,
 }
@@ -301,5 +352,33 @@ impl UsageRules {
     /// True if the node's kubelet keeps whole cores for Guaranteed pods.
     pub(crate) fn keeps_cores(&self, node: &Node) -> bool {
         !self.static_cpu_selector.is_empty() && has_all(node, &self.static_cpu_selector)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(run: i64, wait: i64, over: i64, requested_milli: i64) -> f64 {
+        let seconds = SignedDuration::from_secs;
+        CpuTime { run: seconds(run), wait: seconds(wait) }.share(seconds(over), requested_milli).fraction()
+    }
+
+    #[test]
+    fn it_could_use_what_it_requests_and_was_ready_for() {
+        assert!((share(4, 396, 100, 4000) - 0.01).abs() < 1e-6, "four threads on four processors, all taken");
+        assert!((share(4, 96, 100, 4000) - 0.04).abs() < 1e-6, "one thread is all that it has");
+        assert!(
+            (share(390, 1200, 100, 4000) - 0.975).abs() < 1e-6,
+            "sixteen threads, whose limit is four processors"
+        );
+        assert!((share(500, 0, 100, 4000) - 1.0).abs() < 1e-6, "more than it requests");
+        assert!((share(0, 0, 1000, 4000) - 1.0).abs() < 1e-6, "nothing to do");
+        assert!((share(1, 3, 100, 20) - 0.98).abs() < 1e-6, "it sleeps nearly all the time");
+        assert!((share(1, 999, 1000, 20) - 0.05).abs() < 1e-6, "it never sleeps, and requests little");
+        assert!((share(20, 980, 1000, 20) - 1.0).abs() < 1e-6, "the same, and gets what it requests");
+        assert!((share(0, 100, 100, 0) - 1.0).abs() < 1e-6, "it requests nothing");
+        assert!((share(5, 5, 0, 1000) - 1.0).abs() < 1e-6, "no time");
+        assert!((share(5, 5, -1, 1000) - 1.0).abs() < 1e-6, "a clock that went back");
     }
 }

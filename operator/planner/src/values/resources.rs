@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 
 use super::Name;
@@ -178,6 +179,9 @@ impl fmt::Display for Amount<'_> {
 pub struct Share(u32);
 
 impl Share {
+    /// All of it.
+    pub const ONE: Self = Self(1_000_000);
+
     /// From a fraction of 1; values outside 0 to 1 are cut off there.
     #[must_use]
     pub fn from_fraction(fraction: f64) -> Self {
@@ -200,6 +204,12 @@ impl Share {
     pub fn of(self, amount: i64) -> i64 {
         let part = i128::from(amount) * i128::from(self.0) / 1_000_000;
         i64::try_from(part).expect("a share of at most 1 should fit where the whole did")
+    }
+
+    /// This share of a time, in whole milliseconds.
+    #[must_use]
+    pub fn of_time(self, time: SignedDuration) -> SignedDuration {
+        SignedDuration::from_millis(self.of(i64::try_from(time.as_millis()).unwrap_or(i64::MAX)))
     }
 }
 

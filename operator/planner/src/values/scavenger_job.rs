@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Accounting, AttemptUsage, Key, Measured, Name, ObservedSaves, Outcome, Phase, Placement, Reason,
-    Supervised, SupervisionSpec, WaitingReason, later, resources::Resources,
+    Supervised, SupervisionSpec, WaitingReason, later,
+    resources::{Resources, Share},
 };
 
 /// A ScavengerJob.
@@ -282,6 +283,13 @@ pub struct ScavengerJobStatus {
     /// How far it has come, from 0 to 1, as its supervisor reported.
     #[serde(default)]
     pub progress: Option<f64>,
+    /// Since when the active attempt has got next to none of the processor time that it could use: condition Starved.
+    #[serde(default)]
+    pub starved_since: Option<Timestamp>,
+    /// Of the processor time that the active attempt could have used since its last checkpoint, the share that it got, as its
+    /// supervisor reported. It is not stored: a planner that begins knows it with the next report.
+    #[serde(default)]
+    pub cpu_share: Option<Share>,
     /// What the active or last attempt was measured to use. The planner's view is ahead of what is stored.
     #[serde(default)]
     pub usage: Option<Box<AttemptUsage>>,
@@ -315,6 +323,10 @@ pub struct ScavengerJobStatus {
 }
 
 impl ScavengerJobStatus {
+    /// What it means that an attempt is starved.
+    pub const STARVED: &str = "its threads are ready to run, but get less than a tenth of the processor time that it requests: \
+                               other pods of the node need it";
+
     /// The attempt that is being made, if one is.
     #[must_use]
     pub fn active_attempt(&self) -> Option<&Attempt> {

@@ -22,6 +22,8 @@ struct Told {
     saves: bool,
     /// Each checkpoint that was reported, as it was reported.
     checkpoints: Vec<Timestamp>,
+    /// When the attempt began whose processor time was reported last, and what it got of what it could use.
+    got: Option<(Timestamp, f64)>,
 }
 
 /// Seconds of run time that are lost if it is stopped then, the restart included: the rule, said once more.
@@ -42,12 +44,13 @@ fn lost(told: &Told, start: Timestamp, now: Timestamp) -> f64 {
             (age, told.interval as f64)
         }
     };
+    let got = told.got.filter(|(of_attempt, _)| *of_attempt == start).map_or(1.0, |(_, got)| got);
     for third in [1.0, 2.0] {
         if age < whole * third / 3.0 {
-            return whole * third / 3.0 + RESTART;
+            return whole * third / 3.0 * got + RESTART;
         }
     }
-    whole + RESTART
+    whole * got + RESTART
 }
 
 /// A decision and its write may be so far apart, and steps may lie between them.
@@ -86,7 +89,7 @@ impl Play {
             let mut sj = sj(&name).interruptible_after(seconds(interruption_after)).watched();
             let spec = sj.spec.as_mut().expect("the spec should be readable");
             (spec.checkpoint_interval, spec.saves_on_sigterm) = (Some(seconds(interval)), saves);
-            play.told.insert(name, Told { interruption_after, interval, saves, checkpoints: Vec::new() });
+            play.told.insert(name, Told { interruption_after, interval, saves, ..Told::default() });
             let saves =
                 Workload { needs: seconds(1_000_000), saves, grace: seconds(1), ..Workload::default() };
             play.cluster.submit(sj, saves);
@@ -118,6 +121,22 @@ impl Play {
                 let start = self.start(&name).expect("it should run");
                 self.told.get_mut(&name).expect("it should be known").checkpoints.push(time.max(start));
             }
+            if self.random.below(3) == 0 {
+                self.report_cpu(&name);
+            }
+        }
+    }
+
+    /// It reports that it was awake since its last checkpoint, and got a part of the processor that it requests.
+    fn report_cpu(&mut self, name: &str) {
+        let start = self.start(name).expect("it should run");
+        let told = self.told.get_mut(name).expect("it should be known");
+        let since = told.checkpoints.iter().copied().filter(|time| *time >= start).max().unwrap_or(start);
+        let over = self.cluster.now.duration_since(since).as_secs_f64();
+        if over >= 1.0 {
+            let wait = below(&mut self.random, over as u64 + 1);
+            self.cluster.report_cpu(name, over as i64 - wait, wait);
+            told.got = Some((start, 1.0 - wait as f64 / over));
         }
     }
 

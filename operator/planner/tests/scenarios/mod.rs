@@ -33,6 +33,7 @@ mod rounds;
 mod runtime_classes;
 mod starting;
 mod starts;
+mod starved;
 mod supervision;
 mod usage;
 mod verdict;

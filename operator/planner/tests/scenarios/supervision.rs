@@ -194,6 +194,7 @@ fn a_report_stays_within_the_attempt_and_never_goes_back() {
             uid: uid.into(),
             checkpoint: Some("9999-01-01T00:00:00Z".parse().unwrap()),
             progress: Some(1.0),
+            cpu: None,
         })
     };
     // Another pod had that name, nobody has the other one, and a time to come is now.

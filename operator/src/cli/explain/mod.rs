@@ -10,7 +10,7 @@ use scavenger_planner::{
     Planner,
     action::Task,
     resources::{Amount, CPU, MEMORY, PODS, Resources},
-    values::{Figures, Key, Observation, Phase, Pod, RuntimeClass, ScavengerJob},
+    values::{Figures, Key, Observation, Phase, Pod, RuntimeClass, ScavengerJob, ScavengerJobStatus},
 };
 use scavenger_schema::{scavenger_job as crd, terminal::shown};
 use scavenger_vocabulary::{Reason, Supervision};
@@ -195,6 +195,10 @@ fn supervision(lines: &mut Lines, sj: &ScavengerJob, now: Timestamp) {
             _ => format!("no: {}", supervised.message),
         };
         lines.add("supervised", &text);
+    }
+    if let Some(since) = status.starved_since {
+        let text = format!("since {}: {}", age(now.duration_since(since)), ScavengerJobStatus::STARVED);
+        lines.add("starved", &text);
     }
     if let Some(observed) = &status.observed_saves {
         lines.add("on SIGTERM", &observed.message);

@@ -25,6 +25,7 @@ async fn a_report_names_the_pod_of_its_token_whatever_it_says() {
             checkpoint: Some(report.received - SignedDuration::from_secs(30)),
             seen: 2,
             progress: Some(0.5),
+            cpu: None,
             received: report.received,
         }
     );
