@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 
 use crate::tuning::release_year;
 
+/// Integrators that minimise an energy. They write no checkpoints: what is interrupted begins again.
+pub const MINIMISERS: [&str; 3] = ["steep", "cg", "l-bfgs"];
+
 /// Key of the version, as `gmx --version` prints it.
 pub const VERSION: &str = "gromacs-version";
 /// Key of the first word of the line `GPU support:` of `gmx --version`.
@@ -56,9 +59,12 @@ pub fn allowed(values: &BTreeMap<String, String>) -> Allowed {
 
     let uses_pme = word("coulombtype").starts_with("pme");
     let perturbed = !off("free-energy");
+    // mdrun computes PME and bonded interactions of dynamics alone on a GPU, and ends where it is told to for anything else.
+    let is_dynamics = !MINIMISERS.contains(&word("integrator").as_str());
     // Two grids, for the two states of perturbed charges, since 2021. HIP (2025) has pair interactions only.
-    let pme = word("pme-order") == "4" && !lj_pme && (!perturbed || since(2021)) && !hip && !never;
-    let bonded = !opencl && !hip && !never;
+    let pme =
+        is_dynamics && word("pme-order") == "4" && !lj_pme && (!perturbed || since(2021)) && !hip && !never;
+    let bonded = is_dynamics && !opencl && !hip && !never;
     // From 2023 on mdrun itself updates on the GPU where it can; before, some of the features below were refused.
     let update = || {
         since(2023)
@@ -146,8 +152,17 @@ mod tests {
 
     #[test]
     fn what_mdrun_refuses_stays_on_cpus() {
+        let pairs_alone = Allowed { pme: Some(false), bonded: Some(false), update: Some(false), ..ALL };
         for (changes, expected) in [
-            (&[("vdw-type", "PME")][..], Allowed { pme: Some(false), update: Some(false), ..ALL }),
+            (&[("integrator", "steep")][..], pairs_alone),
+            (&[("integrator", "cg")], pairs_alone),
+            (&[("integrator", "l-bfgs")], pairs_alone),
+            (
+                &[("integrator", "steep"), ("coulombtype", "Reaction-Field")],
+                Allowed { pme: None, ..pairs_alone },
+            ),
+            (&[("integrator", "sd")], Allowed { update: Some(false), ..ALL }),
+            (&[("vdw-type", "PME")], Allowed { pme: Some(false), update: Some(false), ..ALL }),
             (&[("pme-order", "6")], Allowed { pme: Some(false), update: Some(false), ..ALL }),
             (&[("mts", "true")], NOTHING),
             (&[(ENERGY_GROUPS, "3")], NOTHING),

@@ -10,6 +10,7 @@ use jiff_sqlx::Timestamp;
 use scavenger_vocabulary::Outcome;
 use sqlx::types::Json;
 
+pub use crate::gpu_offload::MINIMISERS;
 use crate::names;
 use crate::tuning::{
     Build, GpuOffload, Layout, Limits, NodeShape, PmeDescription, Resources, Settings, SystemDescription,
@@ -24,9 +25,6 @@ pub const NOTIFY_CHANNEL: &str = "gromacs_to_tune";
 
 /// Channel on which Postgres tells that the history of a row grew.
 pub const EVENT_CHANNEL: &str = "gromacs_event";
-
-/// Integrators that minimise an energy. They write no checkpoints: what is interrupted begins again.
-pub const MINIMISERS: [&str; 3] = ["steep", "cg", "l-bfgs"];
 
 /// Label on a ScavengerJob: the row it belongs to.
 pub const LABEL_ROW: &str = "scavenger.dev/row";
