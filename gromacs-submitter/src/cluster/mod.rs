@@ -2,6 +2,7 @@
 
 mod access;
 mod exec;
+mod logs;
 mod memory;
 mod reader;
 mod write;
@@ -23,6 +24,8 @@ use scavenger_schema::simulation::State;
 
 pub use self::access::{Access, AccessError};
 pub use self::exec::{Ended, Exec, ExecError};
+use self::logs::LOG_PROGRESS_LINES;
+pub use self::logs::LogPart;
 use self::memory::Missing;
 pub(crate) use self::reader::CONTAINER as READER_CONTAINER;
 pub use self::reader::{Placement, ReaderPod, Readiness, placement, reader_pod, readiness};
@@ -37,29 +40,8 @@ const MAIN_CONTAINER: &str = "main";
 /// Longest time for one request. A lease outlives several of them.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How much of a log's beginning is read: mdrun's banner and the step it starts from.
-const LOG_HEAD_BYTES: i64 = 8192;
-
-/// How many lines of the end of a finished log are read. A container runtime cuts mdrun's endless progress line into
-/// lines of at most 16 kB, so this is at most 640 kB.
-const LOG_END_LINES: i64 = 40;
-
-/// How many while it grows: the newest progress is in the last two.
-const LOG_PROGRESS_LINES: i64 = 2;
-
 /// How long one look at the pool serves all rows: it changes every 5 seconds at most.
 const POOL_SERVES: Duration = Duration::from_secs(1);
-
-/// What to read of a log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogPart {
-    /// The newest lines.
-    Progress,
-    /// Those and the beginning.
-    StartAndProgress,
-    /// The beginning and the end of a log that grows no more.
-    StartAndEnd,
-}
 
 /// Why Kubernetes did not do it. A refusal names its object; whether it is final depends on the row's state.
 #[derive(Debug, thiserror::Error)]
@@ -305,37 +287,6 @@ impl Cluster {
         within("follow the log of", namespace, &job.name_any(), request).await
     }
 
-    /// Beginning and end of the log of an attempt's pod; none if the pod or its log is gone.
-    ///
-    /// # Errors
-    /// [`ClusterError`].
-    pub async fn log(
-        &self,
-        namespace: &str,
-        job: &ScavengerJob,
-        attempt: i32,
-        part: LogPart,
-    ) -> Result<Option<String>, ClusterError> {
-        let pods = self.pods(namespace);
-        let name = job.name_any();
-        let request = async {
-            let Some(pod) = self.pod_of(namespace, job, attempt).await? else { return Ok(None) };
-            let mut text = String::new();
-            if part != LogPart::Progress {
-                let parameters = LogParams { limit_bytes: Some(LOG_HEAD_BYTES), ..LogParams::default() };
-                let Some(head) = log_or_none(pods.logs(&pod, &parameters).await)? else { return Ok(None) };
-                // The line that the limit cut is not taken for a whole one.
-                text.push_str(&head[..head.rfind(['\n', '\r']).map_or(0, |end| end + 1)]);
-            }
-            let lines = if part == LogPart::StartAndEnd { LOG_END_LINES } else { LOG_PROGRESS_LINES };
-            let parameters = LogParams { tail_lines: Some(lines), ..LogParams::default() };
-            let Some(tail) = log_or_none(pods.logs(&pod, &parameters).await)? else { return Ok(None) };
-            text.push_str(&tail);
-            Ok(Some(without_nul(text)))
-        };
-        within("read the log of", namespace, &name, request).await
-    }
-
     /// Rows of this queue whose ScavengerJobs in `namespace` changed. The stream goes on forever; errors are in it
     /// and heal by themselves.
     pub fn changed_rows(
@@ -372,16 +323,6 @@ fn pod_of_attempt(job: &ScavengerJob, attempt: i32) -> ListParams {
         names::LABEL_JOB_UID,
         names::LABEL_ATTEMPT
     ))
-}
-
-/// A log that cannot be had now and never again: the pod is gone, its container never started, or it is no text.
-fn log_or_none(result: Result<String, kube::Error>) -> Result<Option<String>, kube::Error> {
-    match result {
-        Ok(text) => Ok(Some(text)),
-        Err(kube::Error::Api(status)) if status.code == 404 || status.code == 400 => Ok(None),
-        Err(kube::Error::FromUtf8(_)) => Ok(None),
-        Err(error) => Err(error),
-    }
 }
 
 /// Text of Postgres can hold any character but this one, and a program may print it.

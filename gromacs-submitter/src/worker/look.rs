@@ -41,7 +41,7 @@ impl Worker {
         let details = advance::details(row, &seen);
         match details.log {
             Some(LogToRead::OfProbe) => {
-                seen.log = objects.log(probe.as_ref().zip(seen.probe.as_ref()), LogPart::StartAndEnd).await?;
+                seen.log = objects.log(probe.as_ref().zip(seen.probe.as_ref()), LogPart::Whole).await?;
             }
             Some(LogToRead::OfJob) => {
                 seen.log = objects.log(job.as_ref().zip(seen.job.as_ref()), LogPart::StartAndEnd).await?;

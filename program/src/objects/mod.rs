@@ -272,16 +272,7 @@ impl Objects<Pod> {
         api.evict(name, parameters).await
     }
 
-    /// As [`Api::logs`].
-    ///
-    /// # Errors
-    /// Those of the client, and [`wrong_name`].
-    pub async fn logs(&self, name: &str, parameters: &LogParams) -> kube::Result<String> {
-        let (api, name) = self.named(name)?;
-        api.logs(name, parameters).await
-    }
-
-    /// As [`Api::log_stream`].
+    /// As [`Api::log_stream`]. There is nothing like [`Api::logs`], which refuses what is not UTF-8: a program prints what it likes.
     ///
     /// # Errors
     /// Those of the client, and [`wrong_name`].

@@ -51,7 +51,6 @@ async fn ask_everything(pods: &Objects<Pod>, name: &str) -> Vec<(&'static str, O
         ("/status", pods.patch_status(name, &PatchParams::default(), &patch).await.err()),
         ("", pods.delete(name, &DeleteParams::default()).await.err()),
         ("/eviction", pods.evict(name, &EvictParams::default()).await.err()),
-        ("/log", pods.logs(name, &LogParams::default()).await.err()),
         ("/log", pods.log_stream(name, &LogParams::default()).await.err()),
     ]
 }
