@@ -376,6 +376,78 @@ fn a_file_that_somebody_else_made_is_not_written_over() {
     assert!(said.contains("npt.tpr is there, and grompp would write over it; move it away"), "{said}");
 }
 
+/// `gmx grompp` writes another file each time, and says what it was asked to read.
+const MAKING: &str = "case \"$*\" in
+    *grompp*) echo \"$*\" >>\"$(dirname \"$0\")/calls\"
+        while [ \"$#\" -gt 0 ]; do
+            case $1 in -o) date +%N >\"$2\"; echo \"$$\" >>\"$2\" ;; -po) : >\"$2\" ;; esac
+            shift
+        done ;;
+    *) exit 9 ;;
+    esac";
+
+/// Two rows may name one file, and begin in the same moment: only the first one makes it.
+#[test]
+fn of_two_rows_that_make_one_file_at_once_the_second_says_that_it_is_there() {
+    let volume = Volume::new(MAKING);
+    let (tpr, first, second) =
+        (volume.0.join("npt.tpr"), volume.0.join("gromacs-7"), volume.0.join("gromacs-8"));
+    // The second one has looked before the first one was done.
+    std::fs::create_dir(&second).expect("should make a folder");
+    std::fs::write(second.join(".made"), "").expect("should write");
+    std::fs::write(second.join("mdout.mdp"), "").expect("should write");
+    volume.run(GROMPP_SCRIPT, &with_grompp(&tpr, &first));
+    let made = std::fs::read(&tpr).expect("it should be made");
+    let output = volume.run(GROMPP_SCRIPT, &with_grompp(&tpr, &second));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("npt.tpr is there, and grompp would write over it"), "{said}");
+    assert_eq!(std::fs::read(&tpr).expect("it should stay"), made);
+    assert!(!second.join("new.tpr").exists(), "nothing is left");
+    // The first one makes it again, as often as it likes.
+    volume.run(GROMPP_SCRIPT, &with_grompp(&tpr, &first));
+    assert_ne!(std::fs::read(&tpr).expect("it should be made again"), made);
+}
+
+/// What a row computed has the number of the last start in its name where mdrun does not append, and nobody knows that when
+/// the chain is written down.
+#[test]
+fn a_chain_finds_what_the_row_before_wrote_in_parts() {
+    let volume = Volume::new(MAKING);
+    let before = volume.0.join("nvt/gromacs-6");
+    std::fs::create_dir_all(&before).expect("should make a folder");
+    std::fs::create_dir(volume.0.join("npt")).expect("should make a folder");
+    let (tpr, folder) = (volume.0.join("npt/npt.tpr"), volume.0.join("npt/gromacs-7"));
+    let asked = || {
+        volume.run(GROMPP_SCRIPT, &with_grompp(&tpr, &folder));
+        let calls = std::fs::read_to_string(volume.0.join("bin/calls")).expect("should be called");
+        let last = calls.lines().last().unwrap_or_default().to_owned();
+        last.split_once("-c ").and_then(|(_, rest)| rest.split_once(" -p")).map(|(path, _)| path.to_owned())
+    };
+    let mut seconds = 1_800_000_000;
+    let mut write = |name: &str| {
+        let path = before.join(name);
+        let file = std::fs::File::create(&path).expect("should write");
+        seconds += 10;
+        let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        file.set_modified(time).expect("should set the time");
+    };
+    for (written, found) in [
+        (None, "confout.gro"),
+        (Some("confout.part0002.gro"), "confout.part0002.gro"),
+        // It was extended, and interrupted meanwhile.
+        (Some("confout.part0010.gro"), "confout.part0010.gro"),
+        // The last one appended.
+        (Some("confout.gro"), "confout.gro"),
+        (Some("confout.part0011.gro"), "confout.part0011.gro"),
+    ] {
+        if let Some(name) = written {
+            write(name);
+        }
+        assert_eq!(asked(), Some(format!("../nvt/gromacs-6/{found}")), "{written:?}");
+    }
+}
+
 #[test]
 fn what_grompp_refuses_is_said_in_its_words() {
     let volume = Volume::new("echo 'Fatal error:' >&2; echo 'Too many warnings (1).' >&2; exit 1");

@@ -297,12 +297,12 @@ pub fn probe_job(
     };
     // The script of one simulation is the first argument of that which runs it for each.
     let script = if row.is_multidir() {
-        arguments.splice(..1, ["multidir".to_owned(), script.to_owned()]);
+        arguments.splice(..1, ["multidir".to_owned(), without_comments(script)]);
         multidir::probe_script(probe)
     } else {
         script
     };
-    spec.command = vec!["sh".to_owned(), "-c".to_owned(), literal(script)];
+    spec.command = vec!["sh".to_owned(), "-c".to_owned(), literal(&without_comments(script))];
     spec.args = arguments.iter().map(|argument| literal(argument)).collect();
     spec.resources.requests =
         BTreeMap::from([("cpu".to_owned(), Quantity(cpu)), ("memory".to_owned(), Quantity(memory))]);
@@ -312,6 +312,12 @@ pub fn probe_job(
     spec.supervisor = Some(JobSupervisor { enabled: Some(false), signal: None });
     spec.termination_grace_period_seconds = PROBE_GRACE_SECONDS;
     job(row, RowNames::of(row).probe(probe), spec, settings)
+}
+
+/// A script without the lines that are for people: the API server takes no longer argument than 16 kB.
+fn without_comments(script: &str) -> String {
+    let lines = script.lines().filter(|line| !line.trim_start().starts_with("# "));
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// Half a core makes a file of 100,000 atoms in a few seconds; a row may have less.

@@ -107,13 +107,35 @@ fn strings_of_the_user_reach_neither_a_shell_nor_kubernetes_variables() {
     let mut row = row();
     row.tpr_path = "a $(SCAVENGER_HOSTS) `id` $HOME/'; rm -rf x #.tpr".to_owned();
     let job = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
-    assert_eq!(job.spec.command[2], INSPECT_SCRIPT.replace('$', "$$"));
+    assert_eq!(job.spec.command[2], without_comments(INSPECT_SCRIPT).replace('$', "$$"));
     assert_eq!(job.spec.args[0], "inspect");
     assert_eq!(job.spec.args[1], "/data/a $$(SCAVENGER_HOSTS) `id` $$HOME/'; rm -rf x #.tpr");
     assert_eq!(job.spec.args[2], "/data/a $$(SCAVENGER_HOSTS) `id` $$HOME/gromacs-7");
     // workingDir is not expanded by Kubernetes.
     let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), &terms());
     assert_eq!(mdrun.spec.working_dir.as_deref(), Some("/data/a $(SCAVENGER_HOSTS) `id` $HOME/gromacs-7"));
+}
+
+/// The longest argument that the API server takes has 16,384 bytes.
+#[test]
+fn every_script_of_a_probe_fits_into_an_argument() {
+    let options = ["-f", "a.mdp", "-c", "a.gro", "-p", "a.top"].map(ToOwned::to_owned).to_vec();
+    let several = ["sim0", "sim1"].map(ToOwned::to_owned).to_vec();
+    for row in [
+        row(),
+        calibration(),
+        GromacsToTune { grompp_options: options, ..row() },
+        GromacsToTune { multidir: several, ..row() },
+    ] {
+        for probe in [Probe::Inspection, Probe::Verification] {
+            let spec = probe_job(&row, probe, &manifest_settings(), &terms()).spec;
+            for words in spec.command.iter().chain(&spec.args) {
+                assert!(words.len() < 16384 && !words.contains("\n# "), "{}: {words}", words.len());
+            }
+        }
+    }
+    // What a script writes into a file stays.
+    assert!(without_comments(WATER_SCRIPT).contains("#include \"oplsaa.ff/spce.itp\""));
 }
 
 #[test]
@@ -171,7 +193,7 @@ fn a_row_that_makes_its_file_has_words_for_grompp() {
     let row =
         GromacsToTune { grompp_options: words.map(ToOwned::to_owned).to_vec(), after: vec![6], ..row() };
     let probe = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
-    assert_eq!(probe.spec.command[2].replace("$$", "$"), GROMPP_SCRIPT);
+    assert_eq!(probe.spec.command[2].replace("$$", "$"), without_comments(GROMPP_SCRIPT));
     assert_eq!(
         probe.spec.args,
         [
@@ -471,9 +493,9 @@ fn several_simulations_are_run_by_one_script() {
 fn probes_read_each_of_several_simulations() {
     let row = GromacsToTune { checkpoint_path: Some("water/old.cpt".to_owned()), ..of_two() };
     let job = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
-    assert_eq!(job.spec.command[2].replace("$$", "$"), multidir::INSPECT_SCRIPT);
+    assert_eq!(job.spec.command[2].replace("$$", "$"), without_comments(multidir::INSPECT_SCRIPT));
     assert_eq!(job.spec.args[0], "multidir");
-    assert_eq!(job.spec.args[1].replace("$$", "$"), INSPECT_SCRIPT);
+    assert_eq!(job.spec.args[1].replace("$$", "$"), without_comments(INSPECT_SCRIPT));
     assert_eq!(
         job.spec.args[2..],
         [
@@ -489,6 +511,6 @@ fn probes_read_each_of_several_simulations() {
         ]
     );
     let job = probe_job(&row, Probe::Verification, &manifest_settings(), &terms());
-    assert_eq!(job.spec.command[2].replace("$$", "$"), multidir::VERIFY_SCRIPT);
+    assert_eq!(job.spec.command[2].replace("$$", "$"), without_comments(multidir::VERIFY_SCRIPT));
     assert_eq!(job.spec.args[2..], ["/data/water/gromacs-7", "sim0", "a $$(b)"]);
 }

@@ -3,9 +3,29 @@
 count=$1
 shift
 tpr=$1 work=$2 made=
+# A file in the folder of a row, or its newest part: nobody knows beforehand how often mdrun will be started.
+newest() {
+    case $1 in gromacs-[0-9]*/*.* | */gromacs-[0-9]*/*.*) ;; *) printf '%s\n' "$1" && return ;; esac
+    name=${1##*/}
+    part=$(cd -- "${1%/*}" 2>/dev/null && ls -t -- "$name" "${name%.*}".part[0-9]*."${name##*.}" 2>/dev/null | head -n 1)
+    printf '%s\n' "${1%/*}/${part:-$name}"
+}
 make() {
     shift "$count"
-    cd -- "${tpr%/*}" && gmx -quiet -nobackup grompp "$@" -o "$work/new.tpr" -po "$work/mdout.mdp" </dev/null >&2
+    cd -- "${tpr%/*}" || return
+    for word; do
+        shift
+        set -- "$@" "$(newest "$word")"
+    done
+    gmx -quiet -nobackup grompp "$@" -o "$work/new.tpr" -po "$work/mdout.mdp" </dev/null >&2
+}
+# .made has the checksums of what the row makes, before it is there. An earlier version had mdout.mdp alone.
+refuse_others() {
+    if ! [ -e "$tpr" ] || grep -qxe "$(sum_of "$tpr")" -- "$work/.made" 2>/dev/null; then return; fi
+    if ! [ -e "$work/.made" ] && [ -e "$work/mdout.mdp" ]; then return; fi
+    rm -f -- "$work/new.tpr"
+    echo "$tpr is there, and grompp would write over it; move it away, or let the row read it as it is" >&2
+    exit 4
 }
 # What has begun goes on with the file as it was: grompp draws other velocities each time.
 if ! [ -e "$work/state.cpt" ] && ! [ -e "$work/state_prev.cpt" ]; then
@@ -15,15 +35,17 @@ if ! [ -e "$work/state.cpt" ] && ! [ -e "$work/state_prev.cpt" ]; then
         echo "there is no folder ${tpr%/*} on the volume" >&2
         exit 4
     fi
-    # grompp writes mdout.mdp before anything else, so what lies beside it is the row's own.
-    if [ -e "$tpr" ] && ! [ -e "$work/mdout.mdp" ]; then
-        echo "$tpr is there, and grompp would write over it; move it away, or let the row read it as it is" >&2
-        exit 4
-    fi
+    refuse_others
     make_folder "$work" "$3"
+    if ! [ -e "$tpr" ]; then : >>"$work/.made" || exit 6; fi
     (make "$@") || exit 8
-    # Whole or not at all: it may be interrupted at any instant, and is then made again.
-    mv -f -- "$work/new.tpr" "$tpr" || exit 6
+    sum_of "$work/new.tpr" >>"$work/.made" || exit 6
+    # Whole or not at all, and not over what another row made meanwhile: a link takes no name that is taken.
+    if [ -e "$tpr" ] || ! ln -- "$work/new.tpr" "$tpr" 2>/dev/null; then
+        refuse_others
+        mv -f -- "$work/new.tpr" "$tpr" || exit 6
+    fi
+    rm -f -- "$work/new.tpr"
     # The inspection, which follows, says so.
     # shellcheck disable=SC2034
     made=yes
