@@ -157,6 +157,7 @@ pub(crate) fn inspected() -> Option<Json<BTreeMap<String, String>>> {
 pub(crate) fn submitted() -> GromacsToTune {
     let mut row = row();
     row.inspected = inspected();
+    row.pinned_image = Some("gromacs@sha256:0123".to_owned());
     row.status.state = State::Submitted;
     row.status.rung = Some(1);
     row.status.job_uid = Some("uid-1".to_owned());

@@ -8,6 +8,7 @@ pub mod cli;
 pub mod cluster;
 pub mod config;
 pub mod daemon;
+pub mod faults;
 #[cfg(test)]
 mod fixtures;
 pub mod folder;
@@ -24,7 +25,6 @@ pub mod mdrun_options;
 pub mod multidir;
 pub mod probe;
 pub mod quota;
-pub mod start_failure;
 pub mod store;
 mod suspension;
 pub mod tuner_client;

@@ -102,6 +102,11 @@ fn progress_line(line: &str) -> Option<(i64, Option<f64>)> {
     Some((step.parse().ok()?, remaining))
 }
 
+/// True for a line that says how far mdrun is, and nothing else.
+pub(crate) fn is_progress(line: &str) -> bool {
+    progress_line(line).is_some()
+}
+
 /// True for words on the load of the domains, such as `vol 0.94! imb F  2% pme/F 0.92`, and for none at all.
 fn is_load(words: &str) -> bool {
     words.split_whitespace().all(|word| {
@@ -163,25 +168,6 @@ fn titles_of_programs(lines: &[&str]) -> Vec<usize> {
         lines.get(title).filter(|line| line.ends_with(':')).map(|_| title)
     });
     titles.collect()
-}
-
-/// The last warning of a program that ended without a message of its own, as one line; none if there is none.
-#[must_use]
-pub fn last_warning(text: &str) -> Option<String> {
-    const SIGNS: [&str; 9] = [
-        "can not be settled",
-        "LINCS WARNING",
-        "out of disk space",
-        "No space left",
-        "Disk quota exceeded",
-        "Stale file handle",
-        "Stale NFS file handle",
-        "Transport endpoint is not connected",
-        "Segmentation fault",
-    ];
-    let is_warning =
-        |line: &&str| SIGNS.iter().any(|sign| line.contains(sign)) && progress_line(line).is_none();
-    text.rsplit(['\n', '\r']).map(str::trim).find(is_warning).map(ToOwned::to_owned)
 }
 
 /// What mdrun says behind its last words: how fast it was, and where the load was.
@@ -462,15 +448,6 @@ mod tests {
         assert_eq!(step_interval(78.0, 0.002, Some(100.0)), 181);
         assert_eq!(step_interval(0.01, 0.002, Some(100.0)), 1);
         assert_eq!(step_interval(f64::NAN, 0.002, None), 100);
-    }
-
-    #[test]
-    fn a_crash_without_a_message_is_told_by_its_last_warning() {
-        let text = "step 0: One or more water molecules can not be settled.\nCheck for bad contacts\n\
-                    step 12: One or more water molecules can not be settled.\n\rstep 20, remaining wall clock time: 1 s\r";
-        let warning = "step 12: One or more water molecules can not be settled.";
-        assert_eq!(last_warning(text).as_deref(), Some(warning));
-        assert_eq!(last_warning("starting mdrun 'W'\n\rstep 20\r"), None);
     }
 
     #[test]

@@ -7,9 +7,9 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use gromacs_submitter::faults::{Meaning, of_gromacs};
 use gromacs_submitter::mdrun_log::{error_message, parse};
 use gromacs_submitter::probe::{START_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT, parse_verification};
-use gromacs_submitter::start_failure::{StartFailure, classify};
 use volume::{Volume, has_gromacs};
 
 /// A box of water with two checkpoints, at the steps 20 and 30, as an interrupted row has them.
@@ -181,11 +181,7 @@ fn where_both_are_damaged_the_advice_works() {
             let (code, text) = row.run(0);
             assert_ne!(code, Some(0), "{text}");
             let words = error_message(&text).expect("should say why");
-            let StartFailure::Input(Some(remedy)) = classify(&words) else { panic!("{words} is not known") };
-            assert!(
-                remedy.starts_with("put a checkpoint there that it can read, or move"),
-                "{words}: {remedy}"
-            );
+            assert_eq!(of_gromacs(&words), Meaning::DamagedCheckpoint, "{words}");
             assert_eq!(read(&state), &whole[..bytes], "it stays where it is");
         }
     }
@@ -210,11 +206,7 @@ fn mdrun_does_not_begin_again_over_what_it_computed() {
     let words = "state.cpt is missing, but a checkpoint had reached step 30";
     assert_eq!((code, error_message(&text).as_deref()), (Some(12), Some(words)), "{text}");
     assert_eq!(read(&row.file("md.log")), log, "nothing was moved or written");
-    let StartFailure::Input(Some(remedy)) = classify(words) else { panic!("it is not known") };
-    assert!(
-        remedy.starts_with("put it back, or move the checkpoints, logs and results of that simulation away"),
-        "{remedy}"
-    );
+    assert_eq!(of_gromacs(words), Meaning::OlderCheckpoint);
     // The one half of the advice.
     write(&state, &whole);
     assert_eq!(row.start(1), (Some(0), "31 steps from 30".to_owned()));
@@ -247,8 +239,7 @@ fn what_mdrun_cannot_append_to_gets_parts_as_advised() {
         let (code, text) = row.run(1);
         assert_ne!(code, Some(0), "{text}");
         let words = error_message(&text).expect("should say why");
-        let StartFailure::Input(Some(remedy)) = classify(&words) else { panic!("{words} is not known") };
-        assert!(remedy.contains("set append to false"), "{remedy}");
+        assert_eq!(of_gromacs(&words), Meaning::ChangedOutput, "{words}");
         row.options = &["-noappend"];
         assert_eq!(row.start(0), (Some(0), "30 steps from 30".to_owned()));
     }
@@ -278,8 +269,7 @@ fn a_checkpoint_that_may_not_be_read_is_left_alone() {
         words.starts_with("state.cpt cannot be read: ") && words.ends_with("Permission denied"),
         "{words}"
     );
-    let StartFailure::Input(Some(remedy)) = classify(&words) else { panic!("{words} is not known") };
-    assert!(remedy.contains("(chown, chmod), and retry"), "{remedy}");
+    assert_eq!(of_gromacs(&words), Meaning::UnreadableCheckpoint, "{words}");
     mode(&row.file("state.cpt"), 0o644);
     assert_eq!(row.start(1), (Some(0), "31 steps from 30".to_owned()));
 }

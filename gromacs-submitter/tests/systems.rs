@@ -6,10 +6,10 @@ mod volume;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use gromacs_submitter::faults::{Meaning, Part, of_gromacs};
 use gromacs_submitter::mdrun_log::{error_message, parse};
 use gromacs_submitter::mdrun_options::MdrunOptions;
 use gromacs_submitter::probe::{INSPECT_SCRIPT, parse_inspection, without_checkpoints};
-use gromacs_submitter::start_failure::{Fault, StartFailure, classify};
 use scavenger_schema::tuning::Layout;
 use volume::{Volume, has_gromacs};
 
@@ -93,7 +93,7 @@ fn gromacs_runs_them_or_the_inspection_says_why_not() {
         let (success, told) = mdrun(&two, &tpr, &Layout::cpu(2, 1), version, &["-nsteps", "10"]);
         let words = error_message(&told).unwrap_or_default();
         assert!(
-            success || matches!(classify(&words), StartFailure::Layout(Fault::Ranks | Fault::Domains)),
+            success || matches!(of_gromacs(&words), Meaning::Refuses(Part::Ranks | Part::Domains)),
             "{name} on two ranks: {words:?}, of {told}"
         );
     }

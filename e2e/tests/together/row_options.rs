@@ -180,7 +180,8 @@ fn a_table_that_mdrun_reads_must_be_on_the_volume() {
         let reason = state(&database, missing, "failed").await?.reason.unwrap_or_default();
         ensure!(
             reason
-                == "reading dimers/dimers.tpr failed: there is no file /data/tables/angle_b0.xvg on the volume",
+                == "reading dimers/dimers.tpr failed: there is no file /data/tables/angle_b0.xvg on the volume; put it there, \
+                    and retry",
             "{reason}"
         );
         ensure!(simulations(world, missing).await?.is_empty(), "it has a ScavengerJob");
@@ -196,9 +197,9 @@ fn a_table_that_mdrun_reads_must_be_on_the_volume() {
         let reason = state(&database, unsaid, "failed").await?.reason.unwrap_or_default();
         ensure!(
             reason.contains("no table file whose name matched '_b0.xvg'")
-                && reason.ends_with(
-                    "name the table with -tableb in mdrun_options (gromacs-submitter edit), and retry"
-                ),
+                && reason.ends_with(&format!(
+                    "name the table with -tableb in mdrun_options (gromacs-submitter edit {unsaid} --mdrun-options), and retry"
+                )),
             "{reason}"
         );
 

@@ -1,21 +1,19 @@
 //! The end of a ScavengerJob: what it means for the row, and what was measured.
 
 use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
-use scavenger_vocabulary::{Phase, Reason};
+use scavenger_vocabulary::Phase;
 
 use super::follow::followed;
-use super::inspecting::{answer, passing_words, probe_failure};
-use super::short::{ended_on_its_own, stopped_short};
+use super::inspecting::{answer, passing, probe_failure};
+use super::short::stopped_short;
 use super::waiting::reset_clock;
 use super::{
     Action, AttemptRecord, Input, Measurement, Step, act, delete_and_wait, fail, name_taken, next_submission,
     record, restart, said, settle, settle_until, start,
 };
 use crate::manifest::{Probe, RowNames};
-use crate::mdrun_log::{LogFacts, error_message, last_lines, last_warning};
-use crate::multidir::failed_simulation;
+use crate::mdrun_log::LogFacts;
 use crate::probe::{Verification, parse_verification};
-use crate::start_failure::is_file_system_away;
 use crate::view::{AttemptView, JobView};
 
 /// The ScavengerJob is Completed, which is exit code 0 and no proof: mdrun also exits with 0 after `-maxh`.
@@ -77,7 +75,7 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
             delete_and_wait(Action::DeleteProbe(Probe::Verification), probe, reason, input)
         }
         Phase::Failed => {
-            let reason = probe_failure(probe, input.log(), "reading the checkpoint failed");
+            let reason = probe_failure(probe, input, "reading the checkpoint failed");
             not_read(status, reason, end, input, job)
         }
         _ => settle(status, Some(format!("reads the checkpoint: {}", said(probe))), input),
@@ -93,15 +91,15 @@ fn is_at_end(facts: &LogFacts, end: i64) -> bool {
 fn not_read(status: RowStatus, reason: String, end: i64, input: &Input<'_>, job: &JobView) -> Step {
     let facts = input.seen.job_log.facts().filter(|facts| is_at_end(facts, end));
     if facts.is_none() && status.step.is_none_or(|step| step < end) {
-        let passes = input.probe().is_some_and(|probe| passing_words(probe, input.log()).is_some());
-        return match start::next_try(&status, input).filter(|_| passes) {
-            Some((start_failures, time)) => {
+        let passes = input.probe().and_then(|probe| passing(probe, input));
+        return match (passes, start::next_try(&status, input)) {
+            (Some(_), Some((start_failures, time))) => {
                 let reason = Some(format!("{reason}; tries again at {time:.0}"));
                 let not_before = Some(time.into());
                 record(RowStatus { start_failures, not_before, reason, ..status })
             }
-            None if passes => fail(input, start::too_often(&reason)),
-            None => fail(input, reason),
+            (Some((_, meaning)), None) => fail(input, start::too_often(&reason, meaning, input.row)),
+            (None, _) => fail(input, reason),
         };
     }
     let last = facts.and_then(|facts| facts.last_step).unwrap_or(end);
@@ -173,7 +171,7 @@ fn reached_the_end(
 }
 
 /// When it ended, as the operator says: at the latest now, whatever its clock.
-fn finish_time(input: &Input<'_>, job: &JobView) -> jiff_sqlx::Timestamp {
+pub(super) fn finish_time(input: &Input<'_>, job: &JobView) -> jiff_sqlx::Timestamp {
     job.finish_time.map_or(input.now, |time| time.min(input.now)).into()
 }
 
@@ -204,88 +202,4 @@ pub(super) fn with_history(next: RowStatus, ended: &RowStatus) -> RowStatus {
 /// The peak in the row is that of the attempt that it speaks of.
 pub(super) fn peak_of_last(status: &RowStatus, attempt: Option<&AttemptView>) -> Option<i64> {
     status.peak_memory_bytes.filter(|_| attempt.is_some_and(|attempt| attempt.number == status.attempt))
-}
-
-pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
-    let attempt = job.last_attempt();
-    let facts = input.log().facts();
-    let first_step = facts.and_then(|facts| facts.first_step).or(status.first_step);
-    let last_step = facts.and_then(|facts| facts.last_step);
-    let record_of = |attempt: &AttemptView, peak_memory_bytes: Option<i64>| AttemptRecord {
-        first_step,
-        last_step,
-        peak_memory_bytes,
-        log_end: last_lines(input.log().text()),
-        ..AttemptRecord::of(attempt)
-    };
-    if job.failure_reason == Some(Reason::OOMKilled)
-        && let Some((attempt, limit)) = attempt.and_then(|attempt| Some((attempt, attempt.memory_bytes?)))
-    {
-        // It used all that it had; what it would have used, nobody saw.
-        let attempts = vec![record_of(attempt, Some(limit))];
-        return Step { attempts, ..record(with_more_memory(&status, limit, last_step, input)) };
-    }
-    let attempts =
-        attempt.map(|attempt| record_of(attempt, peak_of_last(&status, Some(attempt)))).into_iter().collect();
-    if job.failure_reason != Some(Reason::ContainerFailed) {
-        return Step { attempts, ..record(end_of(status, said(job), input, job)) };
-    }
-    let message = attempt.and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
-    let told = [input.log().text(), message];
-    let words = told.into_iter().find_map(error_message);
-    let words = words.or_else(|| told.into_iter().find_map(last_warning));
-    let simulation = input.row.is_multidir().then(|| told.into_iter().find_map(failed_simulation)).flatten();
-    let where_it_failed = simulation.map(|folder| format!(" in {folder}")).unwrap_or_default();
-    let reason = match (&words, told.into_iter().find_map(error_message)) {
-        (Some(words), Some(_)) => format!("mdrun failed{where_it_failed}: {words}"),
-        // It crashed. The operator's sentence ends in mdrun's greeting, whose smile begins with a colon.
-        (Some(words), None) => {
-            format!("mdrun failed{where_it_failed}: {words} ({})", before_greeting(&said(job)))
-        }
-        (None, _) => ended_on_its_own(&status, input, job).unwrap_or_else(|| said(job)),
-    };
-    // What was seen of it while it ran counts, too: its log may have lost its beginning.
-    let made_a_step = last_step.is_some_and(|last| first_step.is_none_or(|first| last > first))
-        || (status.first_step.is_some() && status.step > status.first_step);
-    let words = words.filter(|_| input.row.kind == Kind::Simulation);
-    if made_a_step
-        && words.as_deref().is_some_and(is_file_system_away)
-        && let Some(step) = start::again_later(&status, &reason, input)
-    {
-        return Step { attempts, ..step };
-    }
-    let start = words.filter(|_| !made_a_step);
-    let step = match start {
-        Some(words) => start::failed(status, &words, reason, input, job),
-        None => record(end_of(status, reason, input, job)),
-    };
-    Step { attempts, ..step }
-}
-
-pub(super) fn before_greeting(sentence: &str) -> &str {
-    sentence.split(": :-)").next().unwrap_or(sentence).lines().next().unwrap_or_default()
-}
-
-pub(super) fn end_of(status: RowStatus, reason: String, input: &Input<'_>, job: &JobView) -> RowStatus {
-    RowStatus {
-        state: State::Failed,
-        reason: Some(reason),
-        finish_time: Some(finish_time(input, job)),
-        next_rung: None,
-        verifying: false,
-        ..status
-    }
-}
-
-/// Killed for lack of memory: the next submission goes on from the checkpoint, with a configuration that has more.
-/// It ends where no configuration has: then asking the tuner again fails the row with that sentence.
-fn with_more_memory(status: &RowStatus, limit: i64, last_step: Option<i64>, input: &Input<'_>) -> RowStatus {
-    let reason =
-        format!("mdrun was killed for using more than its {} MiB of memory; goes on with more", limit >> 20);
-    let next = with_history(next_submission(input.row, reason), status);
-    RowStatus {
-        outgrown_memory_bytes: next.outgrown_memory_bytes.max(Some(limit)),
-        step: last_step.or(next.step),
-        ..next
-    }
 }

@@ -5,7 +5,8 @@ use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
 use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
 use super::checkpoint::{lost, saved_step, speed_ratio, went_back};
-use super::ending::{completed, failed};
+use super::ending::completed;
+use super::failing::failed;
 use super::growth;
 use super::ladder::{describe, take};
 use super::waiting::{reset_clock, stop_clock, wait_for_room};
@@ -59,6 +60,7 @@ pub(super) fn details(row: &GromacsToTune, seen: &Seen) -> Details {
         image: false,
         restart: job.is_some_and(|job| growth::is_considered(row, job, &seen.ladder)),
         earlier: status.submission > 1 && job.is_some_and(|job| job.phase == Phase::Completed),
+        failures: status.submission > 1 && job.is_some_and(|job| job.phase == Phase::Failed),
     }
 }
 
@@ -281,7 +283,7 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
 }
 
 /// A run that has lasted for so long has written a checkpoint, so it does not fail again and again at the same place.
-fn well_after_seconds(row: &GromacsToTune) -> f64 {
+pub(super) fn well_after_seconds(row: &GromacsToTune) -> f64 {
     f64::from(row.interruption_after_seconds) * 2.0
 }
 

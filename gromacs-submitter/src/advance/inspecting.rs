@@ -9,11 +9,10 @@ use super::{
     Action, Details, Input, Log, LogToRead, NO_POOL, Needs, Seen, Step, act, calibration, cancel_probe, fail,
     has_ended, ladder, name_taken, record, said, settle, start,
 };
+use crate::faults::{End, Fault, Meaning, of_gromacs, of_kubelet, remedy};
 use crate::manifest::{MOST_PROBE_MEMORY, Probe, RowNames, own_copy};
-use crate::mdrun_log::{error_message, last_warning};
 use crate::mdrun_options::MdrunOptions;
-use crate::probe::{Change, Inspection, ProbeError, advice, change, parse_inspection, without_checkpoints};
-use crate::start_failure::{StartFailure, classify};
+use crate::probe::{Change, Inspection, ProbeError, change, parse_inspection, without_checkpoints};
 use crate::view::JobView;
 
 /// What the inspection's script says of a file that is missing.
@@ -93,11 +92,12 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
                 Kind::Simulation => format!("reading {} failed", row.tpr_path),
                 Kind::Calibration => "making the box of water failed".to_owned(),
             };
-            if let Some(words) = passing_words(probe, input.log()) {
-                let again = start::again_later(&row.status, &format!("{what}: {words}"), input);
-                return again.unwrap_or_else(|| fail(input, start::too_often(&format!("{what}: {words}"))));
+            if let Some((words, meaning)) = passing(probe, input) {
+                let what = format!("{what}: {words}");
+                let again = start::again_later(&row.status, &what, input);
+                return again.unwrap_or_else(|| fail(input, start::too_often(&what, meaning, row)));
             }
-            fail(input, with_advice_on_chain(row, probe_failure(probe, input.log(), &what)))
+            fail(input, with_advice_on_chain(row, probe_failure(probe, input, &what)))
         }
         Phase::Waiting | Phase::Starting | Phase::Running | Phase::Interrupted => {
             let does = match row.kind {
@@ -208,37 +208,84 @@ pub(super) fn answer<T>(
     log: &Log,
     parse: impl Fn(&str) -> Result<T, ProbeError>,
 ) -> Result<T, ProbeError> {
-    let message = probe.last_attempt().and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
-    match parse(message) {
+    match parse(message_of(probe)) {
         Err(ProbeError::FindAnswer(_)) => parse(log.text()),
         read => read,
     }
 }
 
-/// Why a probe failed, in GROMACS's or the script's own words where there are any.
-pub(super) fn probe_failure(probe: &JobView, log: &Log, what: &str) -> String {
+/// Why a probe failed, in GROMACS's or the script's own words where there are any, and what to do.
+pub(super) fn probe_failure(probe: &JobView, input: &Input<'_>, what: &str) -> String {
+    let (row, log) = (input.row, input.log().text());
     if probe.failure_reason != Some(Reason::ContainerFailed) {
-        return format!("{what}: {}", said(probe));
+        let said = said(probe);
+        let remedy = match probe.failure_reason {
+            Some(Reason::ReferenceMissing) => Some("make it, and retry".to_owned()),
+            _ => remedy(of_kubelet(&said), false, row),
+        };
+        return remedy
+            .map_or_else(|| format!("{what}: {said}"), |remedy| format!("{what}: {said}; {remedy}"));
     }
-    let message = probe.last_attempt().and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
-    let words = [log.text(), message]
-        .into_iter()
-        .find_map(error_message)
-        .or_else(|| last_line(log.text()))
-        .unwrap_or_else(|| said(probe));
-    match advice(&words) {
-        Some(advice) => format!("{what}: {words}; {advice}"),
+    let end = End::read(log, message_of(probe), false);
+    let message = end.words.filter(|_| end.is_message);
+    let words = message.or_else(|| last_line(log)).unwrap_or_else(|| said(probe));
+    match what_to_do(&words, row) {
+        Some(remedy) => format!("{what}: {words}; {remedy}"),
         None => format!("{what}: {words}"),
     }
 }
 
-/// The words with which a probe failed, if that goes by without a person: a volume that is full or away, for example.
-pub(super) fn passing_words(probe: &JobView, log: &Log) -> Option<String> {
-    let message = probe.last_attempt().and_then(|attempt| attempt.message.as_deref()).unwrap_or_default();
-    let texts =
-        [log.text(), message].into_iter().filter(|_| probe.failure_reason == Some(Reason::ContainerFailed));
-    let words = texts.flat_map(|text| [error_message(text), last_warning(text)]);
-    words.flatten().find(|words| classify(words) == StartFailure::Transient)
+/// What to do about the words with which an inspection failed; none where they say it, or where another rule does.
+fn what_to_do(words: &str, row: &GromacsToTune) -> Option<String> {
+    if let Some(remedy) = remedy(of_gromacs(words), false, row) {
+        return Some(remedy);
+    }
+    if words.contains("retry") || (words.contains(NO_FILE) && !row.after.is_empty()) {
+        return None;
+    }
+    if words.contains(NO_FILE) {
+        return Some("put it there, and retry".to_owned());
+    }
+    let mend = if row.grompp_options.is_empty() {
+        format!("mend {}", row.tpr_path)
+    } else {
+        "mend what it names".to_owned()
+    };
+    Some(format!("{mend}, and retry (gromacs-submitter logs {} prints all that was said)", row.id))
+}
+
+/// So often a probe is made again that its node may have ended.
+const MOST_CRASHES: i32 = 3;
+
+/// The words with which a probe failed, and what they mean, if that goes by without the row's user: a volume that is full or
+/// away, a node that does not run it, or a registry that is in trouble with an image that the row has run in.
+pub(super) fn passing(probe: &JobView, input: &Input<'_>) -> Option<(String, Meaning)> {
+    let status = &input.row.status;
+    let ran = status.start_time.is_some();
+    match probe.failure_reason.as_ref()? {
+        Reason::ContainerFailed => {
+            let end = End::read(input.log().text(), message_of(probe), false);
+            let passes = match end.meaning.fault() {
+                Fault::Passing => true,
+                Fault::Node => status.start_failures < MOST_CRASHES,
+                Fault::Row | Fault::Configuration | Fault::Cluster => false,
+            };
+            passes.then(|| (end.words.unwrap_or_else(|| said(probe)), end.meaning))
+        }
+        // It was tried before, so that the image is not misspelt.
+        Reason::ContainerNotCreated
+            if ran && (input.row.pinned_image.is_some() || status.start_failures > 0) =>
+        {
+            Some((said(probe), of_kubelet(&said(probe))))
+        }
+        Reason::ReferenceMissing | Reason::Refused if ran => Some((said(probe), Meaning::Unknown)),
+        Reason::Unknown => Some((said(probe), Meaning::Unknown)),
+        _ => None,
+    }
+}
+
+fn message_of(probe: &JobView) -> &str {
+    probe.last_attempt().and_then(|attempt| attempt.message.as_deref()).unwrap_or_default()
 }
 
 fn last_line(text: &str) -> Option<String> {

@@ -12,9 +12,11 @@
 //! | When does it stop to go on with more? | `growth.rs` | `intend` |
 //! | When is the tuner asked again? | `renewal.rs` | `due` |
 //! | What does a complete ScavengerJob mean? | `ending.rs` | `completed` |
-//! | What does a failed ScavengerJob mean? | `ending.rs` | `failed` |
+//! | What does a failed ScavengerJob mean, and whose fault was it? | `failing.rs` | `failed` |
+//! | What do the words mean with which GROMACS ends? | `../faults/mod.rs` | `of_gromacs` |
+//! | On which kinds of nodes can it not run? | `elsewhere.rs` | `other_kind` |
+//! | When is tried again what goes by? | `start.rs` | `again_later` |
 //! | What follows if mdrun ends before the last step? | `short.rs` | `stopped_short` |
-//! | What follows if mdrun made no step? | `start.rs` | `failed` |
 //! | Which configurations does it try? | `ladder.rs` | `with_ladder` |
 //! | Which configuration would be done sooner? | `ladder.rs` | `better` |
 //! | Which step has its checkpoint reached? | `checkpoint.rs` | `saved_step` |
@@ -35,7 +37,9 @@ mod blocked;
 mod calibration;
 mod checkpoint;
 mod deadline;
+mod elsewhere;
 mod ending;
+mod failing;
 mod finished;
 mod follow;
 mod growth;
@@ -61,6 +65,7 @@ use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
 use scavenger_schema::tuning::{PredictRequest, SystemDescription};
 use scavenger_vocabulary::Phase;
 
+pub use elsewhere::{bound_to, count_gpus, other_kind, with_label};
 pub use follow::take_progress;
 pub(crate) use ladder::hours;
 pub use ladder::{Kill, NoConfiguration, beside_ordinary_pods, with_ladder};
@@ -121,6 +126,8 @@ pub struct Step {
     pub refused: Option<Refused>,
     /// Sets `append` to false, since the file system cannot lock files.
     pub stops_appending: bool,
+    /// Forgets the image by its digest, which is gone: the tag says what the row goes on with.
+    pub forgets_image: bool,
     /// Takes back `cancel_requested` and `retry_requested`, and forgets what mdrun refused.
     pub clears_requests: bool,
     /// For how long the room that the pool says is free is nobody else's, since this row takes it; none if it takes none.
@@ -412,6 +419,7 @@ fn step(action: Action, status: RowStatus) -> Step {
         observations: Vec::new(),
         refused: None,
         stops_appending: false,
+        forgets_image: false,
         clears_requests: false,
         takes_room: None,
     }

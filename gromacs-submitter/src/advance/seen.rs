@@ -7,6 +7,7 @@ use scavenger_schema::simulation::{GromacsToTune, LadderRung};
 use scavenger_vocabulary::Phase;
 
 use super::Settings;
+use crate::faults::Failure;
 use crate::manifest::Probe;
 use crate::mdrun_log::LogFacts;
 use crate::quota::QuotaRoom;
@@ -48,6 +49,8 @@ pub struct Details {
     pub restart: bool,
     /// How its newest submissions before this one ended.
     pub earlier: bool,
+    /// Where its attempts failed, and why.
+    pub failures: bool,
 }
 
 /// A log that is worth reading.
@@ -105,6 +108,8 @@ pub struct Seen {
     pub room_is_taken: bool,
     /// How its newest submissions before this one ended, the newest first.
     pub earlier: Vec<Earlier>,
+    /// Its newest attempts that failed, the newest first.
+    pub failures: Vec<Failure>,
     /// Seconds that a restart of the row costs; none if nobody has measured one.
     pub restart_seconds: Option<i32>,
     /// Memory that the running attempt uses now, bytes; none where the cluster does not measure it.

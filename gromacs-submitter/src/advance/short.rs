@@ -4,7 +4,8 @@
 use scavenger_schema::simulation::{Kind, RowStatus};
 
 use super::checkpoint::has_checkpoints;
-use super::ending::{before_greeting, measurement, peak_of_last, with_history};
+use super::ending::{measurement, peak_of_last, with_history};
+use super::failing::before_greeting;
 use super::ladder::hours;
 use super::{AttemptRecord, Earlier, Input, Step, fail, next_submission, record, said, seconds_between};
 use crate::mdrun_log::{last_lines, last_words};

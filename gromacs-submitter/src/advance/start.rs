@@ -1,18 +1,16 @@
-//! What follows when mdrun ended before its first step: another configuration, another try, or a person.
+//! Another try of what goes by, and the configurations that mdrun refused, or that it would refuse for the same reason.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use scavenger_schema::simulation::{LadderRung, RowStatus};
+use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus};
 use scavenger_schema::tuning::Layout;
 use sqlx::types::Json;
 
-use super::ending::{end_of, with_history};
+use super::ending::with_history;
 use super::{Input, Step, later, next_submission, record};
-use crate::manifest::appends;
-use crate::start_failure::{StartFailure, classify, is_plainest, rules_out};
-use crate::view::JobView;
+use crate::faults::{Meaning, is_no_nodes_fault, of_gromacs, remedy, rules_out};
 
 /// Delay before the first new try after what goes by; it doubles with each.
 const FIRST_DELAY: Duration = Duration::from_secs(30);
@@ -42,54 +40,8 @@ pub struct Refusal {
     pub layout: Json<Layout>,
     /// Why, in mdrun's words.
     pub words: String,
-}
-
-/// The row after mdrun ended in these `words`; `reason` is the sentence with which it fails if nothing else helps.
-pub(super) fn failed(
-    status: RowStatus,
-    words: &str,
-    reason: String,
-    input: &Input<'_>,
-    job: &JobView,
-) -> Step {
-    let ran = job.last_attempt().and_then(|attempt| attempt.rung).or(status.rung);
-    match (classify(words), ran) {
-        (StartFailure::Layout(_), Some(rung)) => {
-            let reason = format!("mdrun refuses configuration {rung}: {words}; tries the next one");
-            let next = with_history(next_submission(input.row, reason), &status);
-            let refused = Some(Refused { rung, words: words.to_owned() });
-            Step { refused, ..record(next) }
-        }
-        (StartFailure::NoLocks, _) if appends(input.row) => {
-            let reason = format!("mdrun could not start: {words}; starts again and writes new output files");
-            let next = with_history(next_submission(input.row, reason), &status);
-            Step { stops_appending: true, ..record(next) }
-        }
-        (StartFailure::Input(Some(remedy)), _) => {
-            record(end_of(status, format!("{reason}; {remedy}"), input, job))
-        }
-        // It has nothing to lock, so what it found no locks for may have them later.
-        (StartFailure::Transient | StartFailure::NoLocks, _) => {
-            match again_later(&status, &format!("mdrun could not start: {words}"), input) {
-                Some(step) => step,
-                None => record(end_of(status, too_often(&reason), input, job)),
-            }
-        }
-        (StartFailure::Input(None), Some(rung)) if !is_plainest(&layout_of(rung, input)) => {
-            let reason = format!("{reason}; tries one rank on the CPU before it gives up");
-            let next = with_history(next_submission(input.row, reason), &status);
-            let refused = Some(Refused { rung, words: words.to_owned() });
-            Step { refused, ..record(next) }
-        }
-        (StartFailure::Layout(_) | StartFailure::Input(None), _) => {
-            record(end_of(status, reason, input, job))
-        }
-    }
-}
-
-/// The plainest layout for what is no configuration of the ladder.
-fn layout_of(rung: i32, input: &Input<'_>) -> Layout {
-    input.ladder().iter().find(|found| found.rung == rung).map_or(Layout::cpu(1, 1), |found| found.layout.0)
+    /// Where, if that is known.
+    pub node: Option<String>,
 }
 
 /// The next submission of a row that is tried again after a delay; none if it was tried often enough. `what` says what
@@ -112,9 +64,21 @@ pub(super) fn next_try(status: &RowStatus, input: &Input<'_>) -> Option<(i32, Ti
     (tries <= MOST_TRIES).then(|| (tries, later(input.now, delay(tries))))
 }
 
-/// Why a row fails that was tried often enough.
-pub(super) fn too_often(reason: &str) -> String {
-    format!("{reason}; {MOST_TRIES} starts ended so: remove the cause, and retry")
+/// Why a row fails that was tried often enough, and what to do.
+pub(super) fn too_often(reason: &str, meaning: Meaning, row: &GromacsToTune) -> String {
+    let remedy = remedy(meaning, false, row).unwrap_or_else(|| "remove the cause, and retry".to_owned());
+    format!("{reason}; {MOST_TRIES} starts ended so: {remedy}")
+}
+
+/// How often something failed, and on which nodes.
+pub(super) fn tried_often(nodes: &[Option<&str>]) -> String {
+    let names: BTreeSet<&str> = nodes.iter().copied().flatten().collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    match names.as_slice() {
+        [] => format!("{} times in a row", nodes.len()),
+        [name] => format!("{} times in a row on node {name}", nodes.len()),
+        names => format!("{} times in a row on nodes {}", nodes.len(), names.join(", ")),
+    }
 }
 
 fn delay(tries: i32) -> Duration {
@@ -125,11 +89,25 @@ fn delay(tries: i32) -> Duration {
 /// The tuner's ladder without what mdrun refused, or would refuse for the same reason. If nothing is left, one rank on
 /// the CPU with the resources of the smallest configuration: every input that GROMACS can run at all runs so.
 ///
+/// A GPU that does not work is its node's fault until two nodes say so, or the only one of the `gpu_nodes` that there are: one
+/// broken node must not keep a row off all GPUs. If the row finds no other node for half a day, it goes on without.
+///
 /// # Errors
 /// mdrun's words, if it refused that as well.
-pub fn without_refused(ladder: Vec<LadderRung>, refusals: &[Refusal]) -> Result<Vec<LadderRung>, String> {
+pub fn without_refused(
+    ladder: Vec<LadderRung>,
+    refusals: &[Refusal],
+    gpu_nodes: usize,
+) -> Result<Vec<LadderRung>, String> {
+    let is_of_gpu = |refusal: &&Refusal| of_gromacs(&refusal.words) == Meaning::Gpu;
+    let broken: Vec<Option<&str>> =
+        refusals.iter().filter(is_of_gpu).map(|refusal| refusal.node.as_deref()).collect();
+    let enough = usize::try_from(MOST_TRIES).unwrap_or(usize::MAX);
+    let no_gpus = is_no_nodes_fault(&broken, gpu_nodes) || broken.len() > enough;
+    let counts = |refusal: &&Refusal| no_gpus || !is_of_gpu(refusal);
     let refusal = |layout: &Layout| {
-        refusals.iter().find(|refusal| rules_out(&refusal.words, &refusal.layout.0, layout))
+        let mut counted = refusals.iter().filter(counts);
+        counted.find(|refusal| rules_out(&refusal.words, &refusal.layout.0, layout))
     };
     let Some(smallest) = ladder.last().cloned() else { return Ok(ladder) };
     let left: Vec<LadderRung> = ladder.into_iter().filter(|rung| refusal(&rung.layout.0).is_none()).collect();

@@ -31,6 +31,7 @@ pub(crate) use self::reader::CONTAINER as READER_CONTAINER;
 pub use self::reader::{Placement, ReaderPod, Readiness, placement, reader_pod, readiness};
 pub use self::write::Replaced;
 use crate::config::Kubernetes;
+use crate::faults::{Meaning, of_api_server};
 use crate::manifest::{row_of, selector_of_queue};
 use crate::root_cause;
 
@@ -52,7 +53,7 @@ pub enum ClusterError {
     /// It refuses, and will refuse the same request again.
     #[error(
         "Kubernetes refuses to {act} {name} in namespace {namespace}: {message}{}",
-        remedy(message, namespace)
+        remedy(*code, message, namespace)
     )]
     Allow {
         /// What was asked.
@@ -88,51 +89,55 @@ pub enum ClusterError {
 }
 
 /// What an admin must do where the submitter has no rights; a quota says the same 403 in other words.
-fn remedy(message: &str, namespace: &str) -> String {
-    if message.contains(" cannot ") && message.contains(" in the namespace ") {
-        format!(
+fn remedy(code: u16, message: &str, namespace: &str) -> String {
+    // What is refused with another status is refused for what it is.
+    if code != FORBIDDEN {
+        return String::new();
+    }
+    match of_api_server(message) {
+        Meaning::NoRight => format!(
             "; the submitter has no rights in this namespace: let an admin run `kubectl apply --server-side -k \
-             deploy/tenant --namespace {namespace}`, then retry the row"
-        )
-    } else {
-        String::new()
+             deploy/tenant --namespace {namespace}`, after which the row goes on by itself"
+        ),
+        Meaning::Denied => {
+            "; ask an admin whether the row or that rule is wrong: once it is allowed, the row goes on by itself".to_owned()
+        }
+        _ => String::new(),
     }
 }
 
 /// What [`ClusterError::Allow`] calls the making of an object.
 const CREATE: &str = "create";
 
-/// True if it is not the row that is refused: a quota of objects is used up, or the policy that checks ScavengerJobs
-/// does not find the ScavengerPool that holds its limits, or knows it as it was before its taints changed.
-fn is_passing(message: &str) -> bool {
-    const PASSING: [&str; 5] = [
-        "exceeded quota",
-        "no params found",
-        "failed to configure binding",
-        "because it is being terminated",
-        "in toleratedTaints",
-    ];
-    PASSING.iter().any(|words| message.contains(words))
-}
+/// HTTP status of what the submitter may not do, or what a rule of the cluster forbids. Rights and rules change, and whoever
+/// applies them anew takes them away for a moment.
+const FORBIDDEN: u16 = 403;
 
 impl ClusterError {
     /// True if the row cannot go on without a person.
     ///
-    /// A refusal is final only while the row has no ScavengerJob, or none that can start any more: whoever changes a
-    /// role or a limit for a minute must not fail simulations that are under way, and a row that failed must leave
-    /// nothing behind that computes unseen.
+    /// What is forbidden is tried again for as long as the row waits. Any other refusal is final only while the row has no
+    /// ScavengerJob, or none that can start any more: whoever changes a limit for a minute must not fail simulations that are
+    /// under way, and a row that failed must leave nothing behind that computes unseen.
     #[must_use]
     pub fn is_final(&self, state: State) -> bool {
         let Self::Allow { act, code, message, .. } = self else { return false };
-        if is_passing(message) {
+        if matches!(of_api_server(message), Meaning::Quota | Meaning::NoRules) {
             return false;
         }
         match state {
+            State::Completed | State::Failed | State::Cancelled => true,
+            _ if *code == FORBIDDEN => false,
             State::Queued | State::Inspecting | State::Tuning => true,
             State::Submitted => *act == CREATE,
             State::Running | State::Interrupted => *act == CREATE && *code == 422,
-            State::Completed | State::Failed | State::Cancelled => true,
         }
+    }
+
+    /// True if the cluster's rights or rules forbid it.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Allow { code, .. } if *code == FORBIDDEN)
     }
 }
 
@@ -378,17 +383,44 @@ mod tests {
         }
     }
 
+    /// What a GitOps tool does that deletes a RoleBinding and makes it anew.
     #[test]
-    fn a_missing_right_fails_no_simulation_that_is_under_way() {
-        let read = refused("read", 403, "no");
+    fn a_missing_right_fails_no_row_whatever_it_does() {
+        for message in [
+            "pods is forbidden: User \"system:serviceaccount:a:b\" cannot list resource \"pods\" in API group \"\" in the \
+             namespace \"lab\"",
+            "admission webhook \"rules.example.com\" denied the request: label team is missing",
+        ] {
+            for state in State::ALL.into_iter().filter(|state| !state.is_final()) {
+                for act in ["read", "replace", CREATE] {
+                    let error = refused(act, 403, message);
+                    assert!(!error.is_final(state), "{act} {state}");
+                    assert!(error.to_string().ends_with("the row goes on by itself"), "{error}");
+                }
+            }
+            assert!(
+                refused("delete", 403, message).is_final(State::Completed),
+                "its remains are left behind"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_refused_for_what_it_is_fails_no_simulation_that_is_under_way() {
+        let read = refused("read", 404, "no");
         assert!(read.is_final(State::Inspecting) && read.is_final(State::Completed));
         // Its ScavengerJob may be there, and would run unseen.
         for state in [State::Submitted, State::Running, State::Interrupted] {
             assert!(!read.is_final(state) && !refused("replace", 422, "no").is_final(state), "{state}");
         }
         let create = |code| refused(CREATE, code, "no");
-        assert!(create(403).is_final(State::Submitted) && !create(403).is_final(State::Running));
+        assert!(create(422).is_final(State::Submitted) && !create(404).is_final(State::Running));
         assert!(create(422).is_final(State::Running));
+        // The policy that checks ScavengerJobs says with 422 what no row may ask for.
+        let limit = "scavengerjobs.scavenger.dev \"gromacs-7-1\" is forbidden: ValidatingAdmissionPolicy 'scavengerjob-limits' \
+                     with binding 'scavengerjob-limits' denied request: spec.interruptionAfter: at most 2h";
+        let refused = refused(CREATE, 422, limit);
+        assert!(refused.is_final(State::Tuning) && refused.to_string().ends_with("at most 2h"), "{refused}");
     }
 
     #[test]

@@ -257,31 +257,12 @@ pub fn probe_job(
             (WATER_SCRIPT, arguments)
         }
         (Probe::Inspection, None) => {
-            let whose = format!("row {} of queue {}", row.id, settings.queue_id);
-            let mut arguments = vec!["inspect".to_owned(), tpr_file(row), working_directory(row), whose];
-            let none = || NOTHING.to_owned();
-            let steps = row.extended_nsteps.map(|nsteps| nsteps.to_string());
-            arguments.push(steps.unwrap_or_else(none));
-            let files = further_options(row);
-            let checkpoint = row.checkpoint_path.as_ref().map(|path| format!("{MOUNT_PATH}/{path}"));
-            arguments.push(checkpoint.unwrap_or_else(none));
-            arguments.push(own_copy(row).map_or_else(none, ToOwned::to_owned));
-            if row.is_multidir() {
-                arguments.push(row.multidir.len().to_string());
-                arguments.extend(row.multidir.iter().cloned());
-            }
-            arguments.extend(files.files().map(|path| format!("{MOUNT_PATH}/{path}")));
-            let made_by = words_for_grompp(row);
-            if made_by.is_empty() {
-                (INSPECT_SCRIPT, arguments)
-            } else {
+            let (arguments, makes) = inspection(row, settings);
+            if makes {
                 (cpu, memory) =
                     (grompp_cpu(row), format_bytes(probe_memory_bytes(row).max(GROMPP_MEMORY_BYTES)));
-                // Those of the inspection itself: all but its name.
-                arguments.insert(1, (arguments.len() - 1).to_string());
-                arguments.extend(made_by);
-                (GROMPP_SCRIPT, arguments)
             }
+            (if makes { GROMPP_SCRIPT } else { INSPECT_SCRIPT }, arguments)
         }
         (Probe::Verification, _) if row.is_multidir() => {
             let folders = row.multidir.iter().cloned();
@@ -312,6 +293,35 @@ pub fn probe_job(
     spec.supervisor = Some(JobSupervisor { enabled: Some(false), signal: None });
     spec.termination_grace_period_seconds = PROBE_GRACE_SECONDS;
     job(row, RowNames::of(row).probe(probe), spec, settings)
+}
+
+/// The arguments of the script that reads a file, and whether it makes that first. What nobody asked to be read again is read as
+/// the row runs it, whatever has become of the user's file: its image is to be pinned again.
+fn inspection(row: &GromacsToTune, settings: &ManifestSettings) -> (Vec<String>, bool) {
+    let whose = format!("row {} of queue {}", row.id, settings.queue_id);
+    let own = own_copy(row).filter(|_| !row.status.inspect_again);
+    let file = own.map_or_else(|| tpr_file(row), |copy| format!("{}/{copy}", working_directory(row)));
+    let mut arguments = vec!["inspect".to_owned(), file, working_directory(row), whose];
+    let none = || NOTHING.to_owned();
+    let steps = row.extended_nsteps.map(|nsteps| nsteps.to_string());
+    arguments.push(steps.unwrap_or_else(none));
+    let files = further_options(row);
+    let checkpoint = row.checkpoint_path.as_ref().map(|path| format!("{MOUNT_PATH}/{path}"));
+    arguments.push(checkpoint.unwrap_or_else(none));
+    arguments.push(own_copy(row).map_or_else(none, ToOwned::to_owned));
+    if row.is_multidir() {
+        arguments.push(row.multidir.len().to_string());
+        arguments.extend(row.multidir.iter().cloned());
+    }
+    arguments.extend(files.files().map(|path| format!("{MOUNT_PATH}/{path}")));
+    let made_by = if own.is_some() { Vec::new() } else { words_for_grompp(row) };
+    let makes = !made_by.is_empty();
+    if makes {
+        // Those of the inspection itself: all but its name.
+        arguments.insert(1, (arguments.len() - 1).to_string());
+        arguments.extend(made_by);
+    }
+    (arguments, makes)
 }
 
 /// A script without the lines that are for people: the API server takes no longer argument than 16 kB.

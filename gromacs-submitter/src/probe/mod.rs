@@ -73,16 +73,6 @@ pub enum ProbeError {
     UseTimeStep(f64),
 }
 
-/// What to do about what GROMACS says; none where its words are enough.
-#[must_use]
-pub fn advice(words: &str) -> Option<&'static str> {
-    // `reading tpx file (topol.tpr) version 143 with version 127 program`
-    (words.contains("reading tpx file") && words.contains("program")).then_some(
-        "the image's GROMACS is older than the one that wrote the file: name a newer image in the column image, or \
-         write the file again with the image's gmx grompp",
-    )
-}
-
 /// What an inspection found.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inspection {

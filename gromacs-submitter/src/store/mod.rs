@@ -127,6 +127,8 @@ pub struct Changes {
     pub refused: Option<Refused>,
     /// Sets `append` to false.
     pub stops_appending: bool,
+    /// Forgets `pinned_image`.
+    pub forgets_image: bool,
     /// Takes back the user's requests, and forgets what mdrun refused before.
     pub clears_requests: bool,
     /// Gives the lease back.
@@ -349,8 +351,11 @@ impl Store {
     /// The database's.
     pub async fn refusals(&self, row: i64) -> Result<Vec<Refusal>, StoreError> {
         Ok(sqlx::query_as(
-            "select layout, refused as words from gromacs_ladder where row_id = $1 and refused is not null
-            order by submission, rung",
+            "select l.layout, l.refused as words, (
+                select a.node from gromacs_attempt a
+                where a.row_id = l.row_id and a.submission = l.submission and a.rung = l.rung
+                order by a.attempt desc limit 1) as node
+            from gromacs_ladder l where l.row_id = $1 and l.refused is not null order by l.submission, l.rung",
         )
         .bind(row)
         .fetch_all(&self.pool)

@@ -5,6 +5,7 @@ use scavenger_schema::simulation::GromacsToTune;
 
 use super::{Store, StoreError, sql_time};
 use crate::advance::{Earlier, MOST_SHORT_ENDS};
+use crate::faults::Failure;
 
 impl Store {
     /// When a submitter first saw what the operator wrote of the pool at `update`, by the database's clock: now, if none has
@@ -69,6 +70,22 @@ impl Store {
         .bind(row)
         .bind(submission)
         .bind(MOST_SHORT_ENDS - 1)
+        .fetch_all(&self.pool)
+        .await?)
+    }
+
+    /// The newest attempts of a row that failed, the newest first: as many as its tries can be.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn failures(&self, row: i64) -> Result<Vec<Failure>, StoreError> {
+        Ok(sqlx::query_as(
+            "select submission, node, node_labels, image, message, log_end,
+                coalesce(last_step > coalesce(first_step, -1), false) as made_a_step
+            from gromacs_attempt where row_id = $1 and outcome = 'failed'
+            order by submission desc, attempt desc limit 40",
+        )
+        .bind(row)
         .fetch_all(&self.pool)
         .await?)
     }

@@ -53,6 +53,12 @@ pub(super) async fn changes(
             .execute(&mut **transaction)
             .await?;
     }
+    if changes.forgets_image {
+        sqlx::query("update gromacs_to_tune set pinned_image = null where id = $1")
+            .bind(row.id)
+            .execute(&mut **transaction)
+            .await?;
+    }
     if changes.clears_requests {
         sqlx::query(
             "update gromacs_to_tune set cancel_requested = false, retry_requested = false where id = $1",

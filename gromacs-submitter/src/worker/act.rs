@@ -6,6 +6,7 @@ use scavenger_schema::tuning::SystemDescription;
 use super::{Progress, StepError, Worker};
 use crate::advance::{self, Action, Seen, Step};
 use crate::cluster::Replaced;
+use crate::faults;
 use crate::ladder_settings::choose;
 use crate::manifest::{Terms, USUAL_GRACE_SECONDS};
 use crate::multidir;
@@ -36,6 +37,7 @@ impl Worker {
                     observations: step.observations,
                     refused: step.refused,
                     stops_appending: step.stops_appending,
+                    forgets_image: step.forgets_image,
                     clears_requests: step.clears_requests,
                     releases,
                 };
@@ -119,6 +121,13 @@ impl Worker {
         system: SystemDescription,
         pool: Option<&PoolView>,
     ) -> Result<(RowStatus, Vec<LadderRung>, Answer), StepError> {
+        let failures =
+            if row.status.submission > 1 { self.store.failures(row.id).await? } else { Vec::new() };
+        // Not on nodes whose processor cannot run its image.
+        let kind = pool
+            .and_then(|pool| advance::other_kind(&pool.nodes, None, &failures, row.pinned_image.as_deref()));
+        let narrowed = pool.zip(kind.as_ref()).map(|(pool, kind)| advance::with_label(pool, kind));
+        let pool = narrowed.as_ref().or(pool);
         let nodes = pool.map(PoolView::shapes).unwrap_or_default();
         let limits = pool.map_or_else(|| row.limits(), |pool| pool.limits.bound(&row.limits()));
         let of_tenant = self.store.ladder_settings(&row.owner, &row.namespace).await?;
@@ -139,7 +148,12 @@ impl Worker {
             self.tuner.ladder(row, system, share.limits, &share.nodes, measured).await?;
         let mut answer = Answer { chosen: Some(chosen), ..answer };
         let refusals = self.store.refusals(row.id).await?;
-        let ladder = advance::without_refused(ladder, &refusals).map_err(StepError::FitPool)?;
+        let ladder = advance::without_refused(ladder, &refusals, advance::count_gpus(pool))
+            .map_err(|words| StepError::FitPool(no_configuration(row, &words)))?;
+        let ladder = match &kind {
+            Some(kind) => advance::bound_to(kind, ladder),
+            None => ladder,
+        };
         let mut ladder = multidir::together(row, ladder, &shared, &nodes, &limits)?;
         answer.notes.extend(advance::beside_ordinary_pods(&mut ladder, pool));
         let kills = match row.status.outgrown_memory_bytes {
@@ -154,6 +168,18 @@ impl Worker {
         let changes = Changes { releases: true, ..Changes::default() };
         Ok(Progress::Settled(Box::new(self.store.record(claim, &status, &changes).await?)))
     }
+}
+
+/// Why no configuration is left, in the words of the last one, and what to do.
+fn no_configuration(row: &GromacsToTune, words: &str) -> String {
+    let remedy = faults::remedy(faults::of_gromacs(words), false, row);
+    let remedy = remedy.unwrap_or_else(|| {
+        format!(
+            "mend {} or name another image (gromacs-submitter edit {} --image), and retry",
+            row.tpr_path, row.id
+        )
+    });
+    format!("{words}; {remedy}")
 }
 
 fn terms(seen: &Seen) -> Terms {

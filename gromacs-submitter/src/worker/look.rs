@@ -69,6 +69,9 @@ impl Worker {
         if details.earlier {
             seen.earlier = self.store.earlier(row.id, row.status.submission).await?;
         }
+        if details.failures {
+            seen.failures = self.store.failures(row.id).await?;
+        }
         seen.room_is_taken = self.taken().covers(update_of(&seen), self.store.clock());
         Ok(seen)
     }

@@ -112,9 +112,14 @@ impl StepError {
         }
     }
 
-    /// True if the row waits for other nodes than there are.
-    fn waits_for_nodes(&self) -> bool {
-        matches!(self, Self::FitNodes(_) | Self::Tuner(TunerError::FitNodes(_)))
+    /// True if the row waits for something that the other rows of its owner need not wait for: nodes that there are not, or
+    /// rights in its namespace.
+    fn is_its_own(&self) -> bool {
+        match self {
+            Self::FitNodes(_) | Self::Tuner(TunerError::FitNodes(_)) => true,
+            Self::Cluster(error) => error.is_forbidden(),
+            _ => false,
+        }
     }
 }
 
@@ -199,7 +204,8 @@ impl Worker {
         }
         tracing::warn!(row = claim.row.id, namespace = %claim.row.namespace, %reason, "step is tried again later");
         let backed_off = advance::with_backoff(&claim.row, reason, jitter(), self.store.clock());
-        let status = RowStatus { blocked: error.waits_for_nodes(), ..backed_off };
+        let blocked = error.is_its_own() && !matches!(state, State::Running) && !state.is_final();
+        let status = RowStatus { blocked, ..backed_off };
         self.store.record(claim, &status, &changes).await?;
         Ok(Turn::BackedOff)
     }

@@ -6,7 +6,7 @@ use super::*;
 fn a_missing_file_of_a_chain_says_what_to_make_it_of() {
     let missing = "there is no file /data/water/topol.tpr on the volume";
     for (after, expected) in [
-        (vec![], format!("reading water/topol.tpr failed: {missing}")),
+        (vec![], format!("reading water/topol.tpr failed: {missing}; put it there, and retry")),
         (
             vec![5],
             format!(

@@ -8,6 +8,7 @@ mod deadline;
 mod ending;
 mod expanded;
 mod extension;
+mod faults;
 mod growth;
 mod least;
 mod minimisation;
@@ -29,6 +30,7 @@ use scavenger_schema::simulation::{Kind, LadderRung, System};
 use scavenger_vocabulary::{Outcome, Reason, WaitingReason};
 
 use super::*;
+use crate::faults::Failure;
 use crate::fixtures::{attempt, job, ladder, now, pool, row, submitted};
 use crate::mdrun_log;
 use crate::quota::QuotaRoom;
@@ -58,6 +60,7 @@ struct Scene {
     room_is_taken: bool,
     restart_seconds: Option<i32>,
     earlier: Vec<Earlier>,
+    failures: Vec<Failure>,
     now: Timestamp,
 }
 
@@ -80,6 +83,7 @@ impl Scene {
             room_is_taken: false,
             restart_seconds: None,
             earlier: Vec::new(),
+            failures: Vec::new(),
             now: now(),
         }
     }
@@ -129,6 +133,7 @@ impl Scene {
             room_is_taken: self.room_is_taken,
             restart_seconds: self.restart_seconds.filter(|_| details.restart),
             earlier: self.earlier.iter().copied().filter(|_| details.earlier).collect(),
+            failures: self.failures.iter().filter(|_| details.failures).cloned().collect(),
             ..objects
         }
     }
@@ -242,7 +247,7 @@ fn a_file_that_can_not_be_read_fails_the_row_with_a_sentence() {
     let mut scene = Scene::of(row);
     let missing = Some("PersistentVolumeClaim data does not exist".to_owned());
     scene.probe = Some(JobView { message: missing, ..failed_job(Reason::ReferenceMissing) });
-    assert!(reason(&scene.step()).ends_with("PersistentVolumeClaim data does not exist"));
+    assert!(reason(&scene.step()).ends_with("PersistentVolumeClaim data does not exist; make it, and retry"));
 }
 
 #[test]
@@ -643,15 +648,15 @@ fn failures_say_what_gromacs_said() {
     let text = "Program: gmx mdrun\n\nFatal error:\nToo many LINCS warnings (1000)\n\nFor more information";
     let step = Scene::with_job(submitted(), failed_job(Reason::ContainerFailed)).read(text).step();
     assert_eq!(step.status.state, State::Failed);
-    assert!(
-        reason(&step).starts_with("mdrun failed: Too many LINCS warnings (1000); the forces are too large")
-    );
+    assert!(reason(&step).starts_with(
+        "mdrun failed: Too many LINCS warnings (1000); the forces in water/topol.tpr are too large"
+    ));
     assert_eq!(step.attempts.len(), 1);
 
     let log_end = step.attempts[0].log_end.as_deref().unwrap_or_default();
     assert!(log_end.starts_with("Program: gmx mdrun\nFatal error:"), "{log_end}");
 
-    let step = Scene::with_job(submitted(), failed_job(Reason::Refused)).step();
+    let step = Scene::with_job(submitted(), failed_job(Reason::InvalidSpec)).step();
     assert_eq!(reason(&step), "the operator's sentence");
 }
 

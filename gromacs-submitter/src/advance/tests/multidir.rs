@@ -61,7 +61,8 @@ fn a_lost_checkpoint_of_one_needs_a_person() {
     let step = Scene::with_job(of_two(), job).read(log).go();
     assert_eq!(step.status.state, State::Failed);
     assert!(
-        reason(&step).contains("put it back, or move the checkpoints, logs and results"),
+        reason(&step)
+            .contains("put it back as water/gromacs-7/SIMULATION/state.cpt, or move the checkpoints, logs"),
         "{}",
         reason(&step)
     );

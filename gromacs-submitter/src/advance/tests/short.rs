@@ -165,13 +165,20 @@ fn an_end_of_its_own_with_an_exit_code_says_what_it_is() {
          last words: ==== RAMD ==== the ligand has left; if that is all that is wanted, take it (gromacs-submitter fetch 7); \
          else change what ends it, and retry"
     );
-    // What says an error, or was cut off, has failed as before.
+    // What says an error, or was cut off, is no end of its own.
     let error = log(0, 100, "Fatal error:\nno luck");
     assert!(
         reason(&Scene::with_job(submitted(), job.clone()).read(&error).go())
-            .starts_with("mdrun failed: no luck")
+            .starts_with("mdrun failed: no luck; tries again")
     );
     let cut = log(0, 100, says);
     let cut = cut.split("Core t").next().unwrap_or_default();
-    assert_eq!(reason(&Scene::with_job(submitted(), job).read(cut).go()), message);
+    let step = Scene::with_job(submitted(), job).read(cut).go();
+    assert_eq!(step.status.state, State::Queued, "nobody knows whether its node ended it");
+    assert!(
+        reason(&step)
+            .starts_with("ContainerFailed: pod gromacs-7-1-1-0-x exited with code 2; tries again at"),
+        "{}",
+        reason(&step)
+    );
 }

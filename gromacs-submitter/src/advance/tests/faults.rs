@@ -1,0 +1,381 @@
+//! Whose fault it was that mdrun ended: nothing but the row's own ends a row.
+
+use scavenger_schema::tuning::Layout;
+use sqlx::types::Json;
+
+use super::*;
+use crate::view::{NodeView, PoolNode};
+
+const CUDA: &str = "Unexpected cudaStreamQuery failure. CUDA error #719 (cudaErrorLaunchFailure): unspecified launch failure.";
+
+fn node(name: &str, labels: &[(&str, &str)]) -> NodeView {
+    NodeView {
+        name: name.to_owned(),
+        labels: labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        cpu_millicores: None,
+        requested_millicores: None,
+    }
+}
+
+/// A pool of so many equal nodes.
+fn nodes(scene: &mut Scene, count: u32) {
+    let pool = scene.pool.as_mut().expect("there should be a pool");
+    pool.nodes[0].shape.count = count;
+}
+
+/// mdrun ended on a node, after 100 steps or before the first.
+struct Died<'a> {
+    code: i32,
+    words: Option<&'a str>,
+    computed: bool,
+    node: Option<NodeView>,
+}
+
+impl Died<'_> {
+    fn scene(&self) -> Scene {
+        let message = format!("pod gromacs-7-1-1-0-x exited with code {}: :-) GROMACS", self.code);
+        let mut ended = attempt(1, 1, Some(Outcome::Failed));
+        (ended.node, ended.message) = (self.node.clone(), Some(message.clone()));
+        let job = JobView {
+            attempts: vec![ended],
+            message: Some(format!("ContainerFailed: {message}")),
+            ..failed_job(Reason::ContainerFailed)
+        };
+        let mut text = "starting mdrun 'W'\n4000 steps, 8.0 ps.\n\rstep 0\r".to_owned();
+        if self.computed {
+            text.push_str("step 100\r\n");
+        }
+        if let Some(words) = self.words {
+            text.push_str(&format!("\nProgram: gmx mdrun\n\nFatal error:\n{words}\n\nFor more\n"));
+        }
+        let mut scene = Scene::with_job(submitted(), job).read(&text);
+        nodes(&mut scene, 8);
+        scene
+    }
+
+    /// As it is recorded, of a submission.
+    fn recorded(&self, submission: i32) -> Failure {
+        let scene = self.scene();
+        let step = scene.step();
+        let record = step.attempts.first().expect("should be recorded");
+        Failure {
+            submission,
+            node: self.node.as_ref().map(|node| node.name.clone()),
+            node_labels: self.node.as_ref().map(|node| Json(node.labels.clone())),
+            image: scene.row.pinned_image.clone(),
+            message: record.view.message.clone(),
+            log_end: record.log_end.clone(),
+            made_a_step: self.computed,
+        }
+    }
+}
+
+fn crash(code: i32, name: Option<&str>) -> Died<'static> {
+    Died { code, words: None, computed: true, node: name.map(|name| node(name, &[])) }
+}
+
+#[test]
+fn a_death_by_signal_is_tried_again_and_the_node_is_remembered() {
+    for code in [134, 135, 136, 137, 139, 143] {
+        for computed in [true, false] {
+            let died = Died { computed, ..crash(code, Some("a")) };
+            let step = died.scene().step();
+            assert_eq!(
+                (step.status.state, step.status.start_failures),
+                (State::Queued, 1),
+                "{code} {computed}"
+            );
+            let said = format!(
+                "mdrun crashed (ContainerFailed: pod gromacs-7-1-1-0-x exited with code {code}) on node a"
+            );
+            assert!(reason(&step).starts_with(&said), "{}", reason(&step));
+        }
+    }
+    // An exit code that is none of a signal's says nothing of the node.
+    assert_eq!(Died { computed: false, ..crash(3, Some("a")) }.scene().step().status.state, State::Failed);
+}
+
+#[test]
+fn two_nodes_or_the_only_one_show_that_it_is_the_rows_own_fault() {
+    let after = |before: &[Option<&str>], name: Option<&str>, count: u32| {
+        let mut scene = crash(139, name).scene();
+        nodes(&mut scene, count);
+        let tries = i32::try_from(before.len()).expect("should be few");
+        scene.row.status.submission = 10;
+        scene.row.status.start_failures = tries;
+        let numbers = (10 - tries..10).rev();
+        scene.failures =
+            numbers.zip(before.iter().rev()).map(|(n, name)| crash(139, *name).recorded(n)).collect();
+        scene.step()
+    };
+    let (a, b) = (Some("a"), Some("b"));
+    let step = after(&[a], b, 8);
+    assert_eq!(step.status.state, State::Failed);
+    assert!(
+        reason(&step).contains("2 times in a row on nodes a, b; look for the cause in its output"),
+        "{step:?}"
+    );
+    assert!(
+        reason(&step).contains("gromacs-submitter logs 7 --mdrun")
+            && reason(&step).contains("water/topol.tpr")
+    );
+    assert_eq!(after(&[a, a, a], a, 8).status.state, State::Queued, "others may do");
+    assert_eq!(after(&[a, a], a, 1).status.state, State::Failed, "there is no other");
+    assert_eq!(after(&[None, None], None, 8).status.state, State::Failed, "nobody knows where");
+    assert_eq!(after(&[None], None, 8).status.state, State::Queued);
+    // In half a day on one node of many nobody has looked at it.
+    let step = after(&[a; 20], a, 8);
+    assert_eq!(step.status.state, State::Failed);
+    assert!(reason(&step).contains("on node a; 20 starts ended so"), "{}", reason(&step));
+}
+
+#[test]
+fn what_failed_before_a_good_run_does_not_count() {
+    let mut scene = crash(139, Some("b")).scene();
+    scene.row.status.submission = 5;
+    scene.row.status.start_failures = 1;
+    // Submission 4 read a checkpoint that was away; the crash of 2 is of another week.
+    scene.failures = vec![crash(139, Some("a")).recorded(2)];
+    assert_eq!(scene.step().status.state, State::Queued);
+}
+
+#[test]
+fn words_that_nobody_knows_end_no_run_of_days_at_once() {
+    let died = |name: &str| Died {
+        code: 1,
+        words: Some("An assertion that nobody has ever seen"),
+        computed: true,
+        node: Some(node(name, &[])),
+    };
+    let step = died("a").scene().step();
+    assert_eq!((step.status.state, step.status.start_failures), (State::Queued, 1));
+    let mut scene = died("b").scene();
+    (scene.row.status.submission, scene.row.status.start_failures) = (2, 1);
+    scene.failures = vec![died("a").recorded(1)];
+    let step = scene.step();
+    assert_eq!(step.status.state, State::Failed);
+    assert!(
+        reason(&step).starts_with("mdrun failed: An assertion that nobody has ever seen, 2 times"),
+        "{step:?}"
+    );
+    // What is known to be the row's own ends it.
+    let blown = Died { words: Some("Too many LINCS warnings (1001)"), ..died("a") };
+    let step = blown.scene().step();
+    assert_eq!(step.status.state, State::Failed);
+    assert!(reason(&step).contains("the simulation of water/topol.tpr became unstable"), "{}", reason(&step));
+}
+
+fn on_gpu() -> Vec<LadderRung> {
+    let mut rungs = ladder();
+    rungs[0].gpus = 1;
+    rungs[0].layout = Json(Layout::water(1, 2, 1));
+    rungs
+}
+
+#[test]
+fn a_broken_gpu_takes_no_gpu_from_a_row_until_two_nodes_say_so() {
+    for computed in [false, true] {
+        let mut scene = Died { code: 1, words: Some(CUDA), computed, node: Some(node("a", &[])) }.scene();
+        scene.ladder = on_gpu();
+        let step = scene.step();
+        assert_eq!((step.status.state, step.status.start_failures), (State::Queued, 1), "{computed}");
+        assert!(reason(&step).contains("on node a; tries again at"), "{}", reason(&step));
+        let refused = step.refused.expect("it should be marked");
+        let refusal = |name: Option<&str>| Refusal {
+            layout: on_gpu()[0].layout,
+            words: refused.words.clone(),
+            node: name.map(ToOwned::to_owned),
+        };
+        let left = |names: &[Option<&str>], gpu_nodes: usize| {
+            let refusals: Vec<Refusal> = names.iter().map(|name| refusal(*name)).collect();
+            without_refused(on_gpu(), &refusals, gpu_nodes).expect("some are left")[0].gpus
+        };
+        assert_eq!(left(&[Some("a")], 8), 1, "the others may do");
+        assert_eq!(left(&[Some("a"), Some("a"), Some("a")], 8), 1);
+        assert_eq!(left(&[Some("a"), Some("b")], 8), 0);
+        assert_eq!(left(&[Some("a"), Some("a"), Some("a")], 1), 0, "there is no other");
+        assert_eq!(left(&[Some("a"); 21], 8), 0, "it goes on without, rather than not at all");
+        // A GPU that breaks after a day worked until then.
+        let mut worked = Died { code: 1, words: Some(CUDA), computed, node: Some(node("b", &[])) }.scene();
+        worked.ladder = on_gpu();
+        let job = worked.job.as_mut().expect("there should be a job");
+        job.attempts[0].end_time = Some(now() + SignedDuration::from_secs(86_400));
+        let step = worked.step();
+        assert_eq!((step.status.state, step.refused), (State::Queued, None));
+        // After as many tries the row goes on.
+        scene.row.status.start_failures = 20;
+        let step = scene.step();
+        assert_eq!((step.status.state, step.refused.is_some()), (State::Queued, true));
+        assert!(reason(&step).ends_with("goes on without GPUs"), "{}", reason(&step));
+    }
+}
+
+const WIDE: (&str, &str) = ("node.kubernetes.io/instance-type", "wide");
+const NARROW: (&str, &str) = ("node.kubernetes.io/instance-type", "narrow");
+const ARCH: (&str, &str) = ("kubernetes.io/arch", "amd64");
+
+fn kind(labels: &[(&str, &str)], count: u32) -> PoolNode {
+    let mut kind = pool().nodes[0].clone();
+    kind.shape.labels = node("", labels).labels;
+    kind.shape.count = count;
+    kind
+}
+
+#[test]
+fn what_the_processor_cannot_run_goes_to_another_kind_of_node() {
+    let words = "This build uses an instruction that the processor of this machine lacks; build it without.";
+    for died in [
+        Died { code: 132, words: None, computed: false, node: Some(node("a", &[NARROW, ARCH])) },
+        Died { code: 1, words: Some(words), computed: false, node: Some(node("a", &[NARROW, ARCH])) },
+    ] {
+        let mut scene = died.scene();
+        let mixed = vec![kind(&[NARROW, ARCH], 5), kind(&[WIDE, ARCH], 3)];
+        scene.pool.as_mut().expect("there should be a pool").nodes = mixed.clone();
+        let step = scene.step();
+        assert_eq!((step.status.state, step.status.start_failures), (State::Queued, 1), "{}", reason(&step));
+        let failures = [died.recorded(1)];
+        let image = scene.row.pinned_image.as_deref();
+        let leads = other_kind(&mixed, None, &failures, image);
+        assert_eq!(leads, Some((WIDE.0.to_owned(), WIDE.1.to_owned())));
+        assert_eq!(
+            other_kind(&mixed, None, &failures, Some("another image")),
+            None,
+            "that may run everywhere"
+        );
+        assert_eq!(other_kind(&mixed[..1], None, &failures, image), None, "there is no other kind");
+        let label = leads.expect("it was there");
+        let narrowed = with_label(scene.pool.as_ref().expect("there should be a pool"), &label);
+        assert_eq!(narrowed.nodes, mixed[1..]);
+        let bound = bound_to(&label, ladder());
+        assert!(bound.iter().all(|rung| rung.node_labels.get(WIDE.0).is_some_and(|value| value == WIDE.1)));
+
+        // Where nothing distinguishes the nodes, the second one that says so ends the row, with what to do about the image.
+        let mut scene = died.scene();
+        (scene.row.status.submission, scene.row.status.start_failures) = (2, 1);
+        scene.job.as_mut().expect("there should be a job").attempts[0].node =
+            Some(node("b", &[NARROW, ARCH]));
+        scene.pool.as_mut().expect("there should be a pool").nodes = vec![kind(&[NARROW, ARCH], 5)];
+        scene.failures = failures.to_vec();
+        let step = scene.step();
+        assert_eq!(step.status.state, State::Failed, "{}", reason(&step));
+        assert!(
+            reason(&step).contains("on nodes a, b; the gmx of gromacs@sha256:0123 is built for other"),
+            "{step:?}"
+        );
+        assert!(reason(&step).contains("edit 7 --image") && reason(&step).contains("edit 7 --node-label"));
+    }
+    // One that has computed there can do it.
+    let died = Died { code: 132, words: None, computed: true, node: Some(node("a", &[NARROW])) };
+    assert_eq!(other_kind(&[kind(&[WIDE], 1)], None, &[died.recorded(1)], Some("gromacs@sha256:0123")), None);
+}
+
+fn not_created(message: &str) -> JobView {
+    JobView {
+        message: Some(format!("ContainerNotCreated: {message}")),
+        ..failed_job(Reason::ContainerNotCreated)
+    }
+}
+
+const GONE: &str =
+    "ErrImagePull: failed to resolve reference: registry.example/gromacs@sha256:0123: not found";
+
+#[test]
+fn a_registry_ends_no_row_whose_image_has_run() {
+    for message in [
+        GONE,
+        "ErrImagePull: failed to authorize: unexpected status: 401 Unauthorized",
+        "ErrImagePull: pull access denied, repository does not exist or may require authorization",
+        "ErrImagePull: dial tcp 10.0.0.9:443: connect: connection refused",
+        "CreateContainerConfigError: secret \"regcred\" not found",
+    ] {
+        let mut scene = Scene::with_job(submitted(), not_created(message));
+        let step = scene.step();
+        assert_eq!((step.status.state, step.status.start_failures), (State::Queued, 1), "{message}");
+        assert_eq!(step.forgets_image, message == GONE, "{message}");
+        scene.row.status.start_failures = 20;
+        let step = scene.step();
+        assert_eq!(step.status.state, State::Failed, "after half a day a person must look");
+        assert!(reason(&step).contains("20 starts ended so: "), "{}", reason(&step));
+    }
+    // One that never ran may be misspelt.
+    let mut row = row();
+    row.status.state = State::Inspecting;
+    let mut scene = Scene::of(row);
+    scene.probe = Some(not_created("ErrImagePull: 401 Unauthorized"));
+    let step = scene.step();
+    assert_eq!(step.status.state, State::Failed);
+    assert!(
+        reason(&step).contains("ask an admin for a login") && reason(&step).contains("edit 7 --image"),
+        "{step:?}"
+    );
+}
+
+/// The digest was collected, since a tag was pushed again.
+#[test]
+fn a_digest_that_is_gone_is_pinned_anew_by_what_the_tag_names() {
+    let mut scene = Scene::with_job(submitted(), not_created(GONE));
+    scene.row.image = Some("gromacs:2024".to_owned());
+    let step = scene.go();
+    assert!(step.forgets_image);
+    assert!(
+        reason(&step).starts_with(
+            "image gromacs@sha256:0123 is gone from its registry; goes on with what its tag names now"
+        ),
+        "{}",
+        reason(&step)
+    );
+    scene.row.pinned_image = None;
+    scene.job = None;
+    scene.after(30);
+    assert_eq!(scene.go().status.state, State::Inspecting, "the image is looked at again");
+    let settings = crate::fixtures::manifest_settings();
+    let spec =
+        crate::manifest::probe_job(&scene.row, Probe::Inspection, &settings, &crate::fixtures::terms()).spec;
+    assert_eq!(spec.image, "gromacs:2024");
+    assert_eq!(
+        spec.args[1], "/data/water/gromacs-7/run-1-2.tpr",
+        "the user's file may be another one by now"
+    );
+    // A registry that does not give that either is asked again.
+    scene.row.status.start_time = Some(now().into());
+    scene.probe = Some(not_created("ErrImagePull: 401 Unauthorized"));
+    assert_eq!(scene.step().status.state, State::Queued);
+    // What a user names by its digest is not replaced.
+    let mut scene = Scene::with_job(submitted(), not_created(GONE));
+    scene.row.image.clone_from(&scene.row.pinned_image);
+    assert!(!scene.step().forgets_image);
+}
+
+#[test]
+fn an_end_that_nobody_explains_is_no_end_of_a_row() {
+    let unexplained =
+        JobView { message: Some("Unknown: nobody knows".to_owned()), ..failed_job(Reason::Unknown) };
+    assert_eq!(Scene::with_job(submitted(), unexplained).step().status.state, State::Queued);
+    for reason in [Reason::ReferenceMissing, Reason::Refused] {
+        let mut row = submitted();
+        // Its containers never started.
+        let mut job = failed_job(reason);
+        job.attempts[0].start_time = None;
+        assert_eq!(Scene::with_job(row.clone(), job.clone()).step().status.state, State::Failed);
+        row.status.start_time = Some(now().into());
+        assert_eq!(Scene::with_job(row, job).step().status.state, State::Queued, "it was there");
+    }
+    for own in [Reason::InvalidSpec, Reason::LimitExceeded, Reason::DeadlineExceeded] {
+        let mut row = submitted();
+        row.status.start_time = Some(now().into());
+        assert_eq!(Scene::with_job(row, failed_job(own)).step().status.state, State::Failed);
+    }
+}
+
+#[test]
+fn an_inspection_that_crashes_is_made_again_a_few_times() {
+    let mut row = row();
+    row.status.state = State::Inspecting;
+    let mut scene = Scene::of(row).read("sh: line 1:     7 Illegal instruction     (core dumped) gmx dump\n");
+    scene.probe = Some(failed_job(Reason::ContainerFailed));
+    assert_eq!(scene.step().status.state, State::Queued);
+    scene.row.status.start_failures = 3;
+    let step = scene.step();
+    assert_eq!(step.status.state, State::Failed);
+    assert!(reason(&step).contains("edit 7 --image"), "{}", reason(&step));
+}
