@@ -15,6 +15,7 @@ pub mod folder;
 pub mod follower;
 pub mod gmx_options;
 mod gpus;
+pub mod grompp_log;
 pub mod grompp_options;
 pub mod health;
 pub mod heard;

@@ -10,6 +10,7 @@ use super::{
     has_ended, ladder, name_taken, record, said, settle, start,
 };
 use crate::faults::{End, Fault, Meaning, of_gromacs, of_kubelet, remedy};
+use crate::grompp_log::complaints;
 use crate::manifest::{MOST_PROBE_MEMORY, Probe, RowNames, own_copy};
 use crate::mdrun_options::MdrunOptions;
 use crate::probe::{Change, Inspection, ProbeError, change, parse_inspection, without_checkpoints};
@@ -228,7 +229,9 @@ pub(super) fn probe_failure(probe: &JobView, input: &Input<'_>, what: &str) -> S
     }
     let end = End::read(log, message_of(probe), false);
     let message = end.words.filter(|_| end.is_message);
-    let words = message.or_else(|| last_line(log)).unwrap_or_else(|| said(probe));
+    // Of grompp's complaints the last message has but the number.
+    let complained = message.as_deref().and_then(|message| complaints(log, message));
+    let words = complained.or(message).or_else(|| last_line(log)).unwrap_or_else(|| said(probe));
     match what_to_do(&words, row) {
         Some(remedy) => format!("{what}: {words}; {remedy}"),
         None => format!("{what}: {words}"),

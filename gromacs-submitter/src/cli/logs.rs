@@ -15,6 +15,7 @@ use super::{Outcome, print_error};
 use crate::cluster::Access;
 use crate::config::{AttemptNumber, Database, LogsOptions};
 use crate::folder::{because, end_command};
+use crate::manifest::Probe;
 use crate::store::{AttemptLog, RowFolder};
 
 /// Submissions whose pods are looked for. Those of a row that ended long ago are removed.
@@ -25,7 +26,8 @@ const LINES: u32 = 100;
 
 pub(super) async fn exec(database: &Database, options: &LogsOptions) -> anyhow::Result<Outcome> {
     let Some((folder, attempts)) = find(database, options.row).await? else { return Ok(Outcome::Failed) };
-    if attempts.is_empty() && !may_run(&folder) {
+    let ran = !attempts.is_empty() || may_run(&folder);
+    if !ran && (options.mdrun || options.attempt.is_some() || is_queued(&folder)) {
         print_error(&has_not_run(&folder));
         return Ok(Outcome::Failed);
     }
@@ -37,15 +39,21 @@ pub(super) async fn exec(database: &Database, options: &LogsOptions) -> anyhow::
         return end_of_mdrun_log(&folder, options).await;
     }
     let access = Access::connect(&options.reading.kubernetes, &folder.namespace).await?;
-    let pods = access.pods_of(&folder.names().newest_jobs(NEWEST_SUBMISSIONS)).await?;
-    if let Some((number, pod)) = choose(&folder, &pods, options.attempt) {
+    let names = folder.names();
+    let mut jobs = names.newest_jobs(NEWEST_SUBMISSIONS);
+    jobs.push(names.probe(Probe::Inspection));
+    let pods = access.pods_of(&jobs).await?;
+    if let Some(Printed { what, pod }) = choose(&folder, &pods, options.attempt) {
         let Some(log) = access.log(&pod, options.follow, options.lines).await? else {
             print_error(&format!(
-                "attempt {number} of row {} has printed nothing yet: its pod {pod} starts; try again in a moment",
+                "{what} of row {} has printed nothing yet: its pod {pod} starts; try again in a moment",
                 folder.id
             ));
             return Ok(Outcome::Failed);
         };
+        if what == INSPECTION {
+            print_note(&format!("what {what} of row {} printed", folder.id));
+        }
         print_log(log).await?;
         return Ok(Outcome::Done);
     }
@@ -65,6 +73,11 @@ fn may_run(folder: &RowFolder) -> bool {
     matches!(folder.state.parse(), Ok(State::Submitted | State::Running | State::Interrupted))
 }
 
+/// True if nothing of the row was ever in the cluster.
+fn is_queued(folder: &RowFolder) -> bool {
+    matches!(folder.state.parse(), Ok(State::Queued)) && folder.submission == 1
+}
+
 fn has_not_run(folder: &RowFolder) -> String {
     format!("row {} has not run: it is {}{}", folder.id, folder.state, because(folder.reason.as_deref()))
 }
@@ -78,26 +91,54 @@ fn no_simulation(folder: &RowFolder, wanted: &str) -> String {
     format!("row {row} has no simulation {wanted}; it has {}", folders.join(", "))
 }
 
-/// The pod of the attempt that is wanted, or of the newest one that has a pod.
-fn choose(folder: &RowFolder, pods: &[Pod], wanted: Option<AttemptNumber>) -> Option<(String, String)> {
+/// Of what a row that has not run may have a pod: its .tpr file is read, or made and read.
+const INSPECTION: &str = "the inspection";
+
+/// What is printed.
+#[derive(Debug, PartialEq, Eq)]
+struct Printed {
+    /// Of what it is.
+    what: String,
+    /// The pod.
+    pod: String,
+}
+
+/// The pod of the attempt that is wanted; if none is named, the newest one that there is. The inspection is gone before anything
+/// is submitted: one that is newer than all attempts is why the row does not go on.
+fn choose(folder: &RowFolder, pods: &[Pod], wanted: Option<AttemptNumber>) -> Option<Printed> {
+    let label = |pod: &Pod, name: &str| -> Option<String> { pod.labels().get(name).map(ToOwned::to_owned) };
     let numbered = pods.iter().filter_map(|pod| {
-        let label = |name: &str| pod.labels().get(name).map(String::as_str);
-        let submission = folder.names().submission_of(label(names::LABEL_JOB)?)?;
-        let attempt: i32 = label(names::LABEL_ATTEMPT)?.parse().ok()?;
+        let submission = folder.names().submission_of(&label(pod, names::LABEL_JOB)?)?;
+        let attempt: i32 = label(pod, names::LABEL_ATTEMPT)?.parse().ok()?;
         // A row of another database may have had the same name.
-        let uid = folder.job_uid.as_deref().filter(|_| submission == folder.submission);
-        if uid.is_some_and(|uid| label(names::LABEL_JOB_UID) != Some(uid)) {
+        let uid = folder.job_uid.clone().filter(|_| submission == folder.submission);
+        if uid.is_some() && label(pod, names::LABEL_JOB_UID) != uid {
             return None;
         }
-        Some(((submission, attempt), pod.name_any()))
+        Some(((submission, attempt), pod))
     });
     let is_wanted = |&(submission, attempt): &(i32, i32)| {
         wanted.is_none_or(|wanted| {
             wanted.attempt == attempt && wanted.submission.unwrap_or(folder.submission) == submission
         })
     };
-    let ((submission, attempt), pod) = numbered.filter(|(number, _)| is_wanted(number)).max()?;
-    Some((format!("{submission}.{attempt}"), pod))
+    let attempt = numbered.filter(|(number, _)| is_wanted(number)).max_by_key(|(number, _)| *number);
+    let inspection = folder.names().probe(Probe::Inspection);
+    let inspected = pods
+        .iter()
+        .filter(|pod| wanted.is_none() && label(pod, names::LABEL_JOB).as_ref() == Some(&inspection));
+    let newest = inspected.max_by_key(|pod| pod.creation_timestamp());
+    match (attempt, newest) {
+        (Some((_, pod)), Some(newest)) if newest.creation_timestamp() > pod.creation_timestamp() => {
+            Some(Printed { what: INSPECTION.to_owned(), pod: newest.name_any() })
+        }
+        (Some(((submission, attempt), pod)), _) => {
+            Some(Printed { what: format!("attempt {submission}.{attempt}"), pod: pod.name_any() })
+        }
+        (None, newest) => {
+            newest.map(|newest| Printed { what: INSPECTION.to_owned(), pod: newest.name_any() })
+        }
+    }
 }
 
 /// What the database kept of an attempt without a pod.
@@ -228,13 +269,42 @@ mod tests {
         let folder = RowFolder { submission: 2, job_uid: Some("u".to_owned()), ..row_folder() };
         let chosen = |wanted: Option<&str>| {
             let wanted = wanted.map(|wanted| wanted.parse().expect("should be an attempt"));
-            choose(&folder, &pods, wanted).map(|(number, pod)| format!("{number} {pod}"))
+            choose(&folder, &pods, wanted).map(|Printed { what, pod }| format!("{what} {pod}"))
         };
-        assert_eq!(chosen(None).as_deref(), Some("2.10 b"));
-        assert_eq!(chosen(Some("2")).as_deref(), Some("2.2 a"));
-        assert_eq!(chosen(Some("1.11")).as_deref(), Some("1.11 c"));
+        assert_eq!(chosen(None).as_deref(), Some("attempt 2.10 b"));
+        assert_eq!(chosen(Some("2")).as_deref(), Some("attempt 2.2 a"));
+        assert_eq!(chosen(Some("1.11")).as_deref(), Some("attempt 1.11 c"));
         assert_eq!(chosen(Some("2.12")), None);
         assert_eq!(chosen(Some("1.1")), None);
+    }
+
+    #[test]
+    fn the_inspection_is_printed_where_the_row_does_not_go_on_because_of_it() {
+        let at = |pod: Pod, second: i64| {
+            let time = jiff::Timestamp::from_second(second).expect("should be a time");
+            let mut pod = pod;
+            pod.metadata.creation_timestamp =
+                Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(time));
+            pod
+        };
+        let inspection = |name: &str, second: i64| at(pod(name, "gromacs-7-inspect", "u", "1"), second);
+        let attempt = at(pod("a", "gromacs-7-1", "u", "1"), 100);
+        let chosen = |pods: &[Pod], wanted: Option<&str>| {
+            let wanted = wanted.map(|wanted| wanted.parse().expect("should be an attempt"));
+            choose(&row_folder(), pods, wanted).map(|Printed { what, pod }| format!("{what} {pod}"))
+        };
+        assert_eq!(
+            chosen(&[inspection("i", 50), inspection("j", 60)], None).as_deref(),
+            Some("the inspection j")
+        );
+        assert_eq!(chosen(&[attempt.clone(), inspection("i", 50)], None).as_deref(), Some("attempt 1.1 a"));
+        assert_eq!(
+            chosen(&[attempt.clone(), inspection("i", 150)], None).as_deref(),
+            Some("the inspection i"),
+            "a retry reads the file again"
+        );
+        assert_eq!(chosen(&[attempt, inspection("i", 150)], Some("1.1")).as_deref(), Some("attempt 1.1 a"));
+        assert_eq!(chosen(&[pod("x", "gromacs-70-inspect", "u", "1")], None), None);
     }
 
     #[test]
