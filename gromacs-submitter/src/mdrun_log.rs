@@ -14,6 +14,8 @@ pub struct LogFacts {
     pub remaining_seconds: Option<f64>,
     /// True if it wrote the final coordinates: at the last step of the run input file, or where a minimisation ends.
     pub reached_the_end: bool,
+    /// The largest force at the end of a minimisation, kJ/mol/nm; not finite where atoms overlap.
+    pub largest_force: Option<f64>,
     /// Speed of its last `Performance:` line: ns per day.
     pub ns_per_day: Option<f64>,
     /// Wall time beside it, in seconds.
@@ -54,6 +56,8 @@ pub fn parse(text: &str) -> LogFacts {
             facts.remaining_seconds = remaining;
         } else if ENDS.iter().any(|words| line.starts_with(words)) {
             facts.reached_the_end = true;
+        } else if let Some(force) = line.strip_prefix("Maximum force").and_then(force_behind) {
+            facts.largest_force = Some(force);
         } else if let Some(rest) = line.strip_prefix("Performance:") {
             facts.ns_per_day = positive(rest.split_whitespace().next());
         } else if let Some(rest) = line.strip_prefix("Time:") {
@@ -113,6 +117,11 @@ fn is_load(words: &str) -> bool {
         matches!(word, "vol" | "imb" | "F" | "pme/F")
             || word.trim_end_matches(['%', '!']).parse::<f64>().is_ok()
     })
+}
+
+/// `     =            inf on atom 1`, where the name of the force stands in front.
+fn force_behind(line: &str) -> Option<f64> {
+    line.trim_start().strip_prefix('=')?.split_whitespace().next()?.parse().ok()
 }
 
 fn positive(text: Option<&str>) -> Option<f64> {
@@ -291,6 +300,7 @@ mod tests {
                 last_step: Some(1120),
                 remaining_seconds: Some(15.0),
                 reached_the_end: false,
+                largest_force: None,
                 ns_per_day: Some(31.422),
                 wall_seconds: Some(6.165),
                 restored: Vec::new(),
@@ -323,6 +333,20 @@ mod tests {
         // The next attempt begins again.
         assert_eq!(parse(&format!("{text}{conjugate}")).last_step, Some(3));
         assert_eq!(last_lines(text).map(|kept| kept.lines().count()), Some(3));
+    }
+
+    #[test]
+    fn the_largest_force_of_a_minimisation_is_read_whether_it_is_finite_or_not() {
+        let force = |text: &str| parse(&format!("{text}\n")).largest_force;
+        assert_eq!(force("Maximum force     =  8.59929e+02 on atom 103"), Some(859.929));
+        assert_eq!(force("Maximum force     =            inf on atom 1"), Some(f64::INFINITY));
+        assert!(force("Maximum force     =            nan on atom 1").is_some_and(f64::is_nan));
+        assert!(force("Maximum force     =           -nan on atom 1").is_some_and(f64::is_nan));
+        // Two atoms on each other, as 2022.5 prints it.
+        let seen = parse(include_str!("../tests/fixtures/minimisation-infinite.txt"));
+        assert!(seen.reached_the_end && seen.largest_force == Some(f64::INFINITY), "{seen:?}");
+        assert_eq!(force("Maximum force is large"), None);
+        assert_eq!(force("Norm of force     =            inf"), None);
     }
 
     /// Terminated again after it had continued; the last steps are those of the checkpoints.

@@ -11,6 +11,7 @@ use super::{
     Action, AttemptRecord, Input, Measurement, Step, act, delete_and_wait, fail, name_taken, next_submission,
     record, restart, said, settle, settle_until, start,
 };
+use crate::faults::{Meaning, remedy};
 use crate::manifest::{Probe, RowNames};
 use crate::mdrun_log::LogFacts;
 use crate::probe::{Verification, parse_verification};
@@ -24,6 +25,9 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
         return fail(input, reason.to_owned());
     };
     if let Some(facts) = input.log().facts() {
+        if is_unfit(input.row, facts) {
+            return fail(input, unfit(facts, input));
+        }
         if is_at_end(facts, end) {
             // The file's end, whatever the row says of it: mdrun does what the file says.
             let last = facts.last_step.unwrap_or(end);
@@ -80,6 +84,17 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
         }
         _ => settle(status, Some(format!("reads the checkpoint: {}", said(probe))), input),
     }
+}
+
+/// True if a minimisation ended with exit code 0 and has not done what it is for: whatever comes after it would blow up.
+fn is_unfit(row: &GromacsToTune, facts: &LogFacts) -> bool {
+    row.is_minimisation() && facts.largest_force.is_some_and(|force| !force.is_finite())
+}
+
+fn unfit(facts: &LogFacts, input: &Input<'_>) -> String {
+    let step = facts.last_step.unwrap_or(0);
+    let remedy = remedy(Meaning::InfiniteForce, true, input.row).unwrap_or_default();
+    format!("the minimisation stopped at step {step}, where the force on an atom is not finite; {remedy}")
 }
 
 fn is_at_end(facts: &LogFacts, end: i64) -> bool {

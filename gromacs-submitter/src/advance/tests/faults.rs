@@ -1,5 +1,7 @@
 //! Whose fault it was that mdrun ended: nothing but the row's own ends a row.
 
+use std::collections::BTreeMap;
+
 use scavenger_schema::tuning::Layout;
 use sqlx::types::Json;
 
@@ -378,4 +380,25 @@ fn an_inspection_that_crashes_is_made_again_a_few_times() {
     let step = scene.step();
     assert_eq!(step.status.state, State::Failed);
     assert!(reason(&step).contains("edit 7 --image"), "{}", reason(&step));
+}
+
+#[test]
+fn a_minimisation_that_ends_at_an_infinite_force_has_not_done_its_work() {
+    let steep: BTreeMap<String, String> = [("integrator".to_owned(), "steep".to_owned())].into();
+    let row = GromacsToTune { inspected: Some(Json(steep)), ..submitted() };
+    let text = |force: &str| {
+        format!(
+            "Step=   15, Dmax= 1.2e-06 nm, Epot=  8.27e+18 Fmax= {force}, atom= 1\n\nwriting lowest energy coordinates.\n\n\
+             Maximum force     =  {force} on atom 1\n"
+        )
+    };
+    for force in ["inf", "nan"] {
+        let step = Scene::with_job(row.clone(), completed_job()).read(&text(force)).step();
+        assert_eq!(step.status.state, State::Failed, "{force}");
+        let said = "the minimisation stopped at step 15, where the force on an atom is not finite; two atoms of water/topol.tpr \
+                    overlap: move them apart";
+        assert!(reason(&step).starts_with(said), "{}", reason(&step));
+    }
+    let step = Scene::with_job(row, completed_job()).read(&text("9.5e+04")).step();
+    assert_eq!(step.status.state, State::Completed, "above emtol is not beyond all bounds");
 }
