@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-#[cfg(feature = "openapi")]
 use crate::bounds;
 use crate::strict;
 
@@ -86,6 +85,12 @@ impl Layout {
         }
     }
 
+    /// The same division of as many cores for one rank, with as many threads as mdrun is compiled for.
+    #[must_use]
+    pub fn on_one_rank(self) -> Self {
+        Self { ntmpi: 1, npme: 0, ntomp: self.threads().min(bounds::THREADS.max), ..self }
+    }
+
     /// Threads in all.
     #[must_use]
     pub fn threads(&self) -> u32 {
@@ -108,9 +113,14 @@ impl Layout {
     /// ```
     #[must_use]
     pub fn mdrun_args(&self, gromacs_version: Option<&str>) -> Vec<String> {
+        let ranks = ["-ntmpi".to_owned(), self.ntmpi.to_string()];
+        ranks.into_iter().chain(self.mdrun_args_of_a_rank(gromacs_version)).collect()
+    }
+
+    /// The same without the number of ranks, for a build that has no thread-MPI ([`crate::tuning::Build::lacks_thread_mpi`]).
+    #[must_use]
+    pub fn mdrun_args_of_a_rank(&self, gromacs_version: Option<&str>) -> Vec<String> {
         let mut args = vec![
-            "-ntmpi".to_owned(),
-            self.ntmpi.to_string(),
             "-ntomp".to_owned(),
             self.ntomp.to_string(),
             "-npme".to_owned(),
@@ -211,6 +221,14 @@ mod tests {
         assert_eq!(offload(Some("2020")), "gpu -pme gpu -bonded gpu -update gpu");
         assert_eq!(on_gpu.known_to(Some("2018.8")).bonded, Device::Cpu);
         assert_eq!(on_gpu.known_to(None), on_gpu);
+    }
+
+    #[test]
+    fn a_build_without_thread_mpi_runs_one_rank_and_is_not_told_so() {
+        let layout = Layout { npme: 4, ..Layout::cpu(16, 2) }.on_one_rank();
+        assert_eq!(layout, Layout::cpu(1, 32));
+        assert_eq!(layout.mdrun_args_of_a_rank(None).join(" "), "-ntomp 32 -npme 0 -pin off -nb cpu");
+        assert_eq!(Layout::cpu(16, 16).on_one_rank().ntomp, bounds::THREADS.max);
     }
 
     #[test]

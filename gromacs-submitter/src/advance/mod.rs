@@ -75,7 +75,7 @@ pub use renewal::{renewed, was_asked};
 use seen::has_ended;
 pub use seen::{Details, Earlier, Input, Log, LogToRead, Needs, Seen};
 pub(crate) use short::MOST_SHORT_ENDS;
-pub use start::{Refusal, Refused, without_refused};
+pub use start::{Refusal, Refused, on_one_rank, without_refused};
 
 use crate::manifest::Probe;
 use crate::probe::Inspection;

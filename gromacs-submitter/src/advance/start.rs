@@ -21,6 +21,9 @@ const LONGEST_DELAY: Duration = Duration::from_secs(3600);
 /// So many tries take 13 hours: what has not gone by then needs a person.
 const MOST_TRIES: i32 = 20;
 
+/// How much slower than several ranks one of as many threads may be.
+const SLOW_ON_ONE_RANK: f64 = 0.5;
+
 /// How much slower one rank on the CPU is expected to be than a configuration with GPUs.
 const WITHOUT_GPU: f64 = 0.1;
 
@@ -84,6 +87,29 @@ pub(super) fn tried_often(nodes: &[Option<&str>]) -> String {
 fn delay(tries: i32) -> Duration {
     let doublings = u32::try_from(tries.saturating_sub(1)).unwrap_or(0).min(10);
     (FIRST_DELAY * (1 << doublings)).min(LONGEST_DELAY)
+}
+
+/// The ladder of a row that runs on one rank: its configurations keep their resources. What several ranks were predicted to do is
+/// the fast end of what one does.
+#[must_use]
+pub fn on_one_rank(ladder: Vec<LadderRung>) -> Vec<LadderRung> {
+    let mut kept: Vec<LadderRung> = Vec::with_capacity(ladder.len());
+    for mut rung in ladder {
+        if rung.layout.ntmpi > 1 {
+            rung.layout = Json(rung.layout.0.on_one_rank());
+            rung.ns_per_day_p10 *= SLOW_ON_ONE_RANK;
+            rung.reason = format!("{}; one rank, since its GROMACS or PLUMED takes no more", rung.reason);
+        }
+        // Two layouts of the same resources are one by now.
+        if !kept.iter().any(|known| {
+            known.layout == rung.layout
+                && known.resources() == rung.resources()
+                && known.node_labels == rung.node_labels
+        }) {
+            kept.push(rung);
+        }
+    }
+    kept
 }
 
 /// The tuner's ladder without what mdrun refused, or would refuse for the same reason. If nothing is left, one rank on

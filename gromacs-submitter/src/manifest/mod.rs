@@ -399,10 +399,26 @@ fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
     // Half a core, or a part of one, is never a pod's own.
     let has_whole_cores = u32::try_from(rung.cpu_millicores).is_ok_and(|cpu| cpu.is_multiple_of(WHOLE_CORE));
     let layout = Layout { pin: options.pins() && has_whole_cores && !row.is_multidir(), ..rung.layout.0 };
-    args.extend(layout.mdrun_args(row.system.gromacs_version.as_deref()));
+    args.extend(layout_args(row, &layout));
     args.extend(progress);
     args.extend(options.arguments(MOUNT_PATH).iter().map(|argument| literal(argument)));
     args
+}
+
+/// The arguments of a layout, as the image's build takes them.
+fn layout_args(row: &GromacsToTune, layout: &Layout) -> Vec<String> {
+    let version = row.system.gromacs_version.as_deref();
+    if row.build().lacks_thread_mpi() && layout.ntmpi == 1 {
+        layout.mdrun_args_of_a_rank(version)
+    } else {
+        layout.mdrun_args(version)
+    }
+}
+
+/// True if all of its mdrun must be one rank: its build has no thread-MPI, or PLUMED is patched into it, which does not work
+/// with thread-MPI; GROMACS's own interface to PLUMED (2025) takes one rank, too.
+pub(crate) fn runs_on_one_rank(row: &GromacsToTune) -> bool {
+    row.build().lacks_thread_mpi() || further_options(row).has("-plumed")
 }
 
 /// True if mdrun goes on in its output files after an interruption, which it must be able to lock.
@@ -426,7 +442,7 @@ fn words_for_grompp(row: &GromacsToTune) -> Vec<String> {
 fn benchmark_args(row: &GromacsToTune, benchmark: &Benchmark) -> Vec<String> {
     let mut args = vec!["-s".to_owned(), literal(&tpr_file(row))];
     args.extend(["-cpt", "-1"].map(ToOwned::to_owned));
-    args.extend(benchmark.layout.mdrun_args(row.system.gromacs_version.as_deref()));
+    args.extend(layout_args(row, &benchmark.layout));
     args.extend(["-notunepme", "-noconfout", "-resetstep"].map(ToOwned::to_owned));
     args.push(benchmark.reset_step().to_string());
     args

@@ -138,6 +138,28 @@ fn every_script_of_a_probe_fits_into_an_argument() {
     assert!(without_comments(WATER_SCRIPT).contains("#include \"oplsaa.ff/spce.itp\""));
 }
 
+/// A build for library MPI, or for none, is one rank and must not be told how many.
+#[test]
+fn an_image_without_thread_mpi_gets_no_number_of_ranks() {
+    let built = |mpi: &str| {
+        let found = [("mpi".to_owned(), mpi.to_owned())];
+        GromacsToTune { inspected: Some(sqlx::types::Json(found.into())), ..row() }
+    };
+    let args = |row: &GromacsToTune| {
+        simulation_job(row, &ladder()[0], &manifest_settings(), &terms()).spec.args.join(" ")
+    };
+    for mpi in ["MPI", "none"] {
+        assert!(args(&built(mpi)).contains("-cpt 9.0000 -ntomp 2 -npme 0"), "{}", args(&built(mpi)));
+        assert!(runs_on_one_rank(&built(mpi)));
+    }
+    for mpi in ["thread_mpi", ""] {
+        assert!(args(&built(mpi)).contains("-ntmpi 1 -ntomp 2"), "{}", args(&built(mpi)));
+        assert!(!runs_on_one_rank(&built(mpi)));
+    }
+    let plumed = ["-plumed", "plumed.dat"].map(ToOwned::to_owned).to_vec();
+    assert!(runs_on_one_rank(&GromacsToTune { mdrun_options: plumed, ..built("thread_mpi") }));
+}
+
 /// What nobody asked to be read again is read as the row runs it: only the image is to be pinned.
 #[test]
 fn an_image_is_pinned_again_without_the_users_file() {

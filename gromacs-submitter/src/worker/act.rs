@@ -8,7 +8,7 @@ use crate::advance::{self, Action, Seen, Step};
 use crate::cluster::Replaced;
 use crate::faults;
 use crate::ladder_settings::choose;
-use crate::manifest::{Terms, USUAL_GRACE_SECONDS};
+use crate::manifest::{Terms, USUAL_GRACE_SECONDS, runs_on_one_rank};
 use crate::multidir;
 use crate::store::{Answer, Changes, Claim};
 use crate::tuner_client::Ladder;
@@ -147,6 +147,7 @@ impl Worker {
         let Ladder { rungs: ladder, answer } =
             self.tuner.ladder(row, system, share.limits, &share.nodes, measured).await?;
         let mut answer = Answer { chosen: Some(chosen), ..answer };
+        let ladder = if runs_on_one_rank(row) { advance::on_one_rank(ladder) } else { ladder };
         let refusals = self.store.refusals(row.id).await?;
         let ladder = advance::without_refused(ladder, &refusals, advance::count_gpus(pool))
             .map_err(|words| StepError::FitPool(no_configuration(row, &words)))?;

@@ -70,6 +70,13 @@ impl Build {
         self.gpu_backend.as_deref().is_some_and(none) || self.is_double()
     }
 
+    /// True if it is known to have no thread-MPI: one built for library MPI, or for none, such as for PLUMED. mdrun started by
+    /// itself is then one rank, and ends where it is told how many thread-MPI ranks to start.
+    #[must_use]
+    pub fn lacks_thread_mpi(&self) -> bool {
+        self.mpi.as_deref().is_some_and(|word| !word.eq_ignore_ascii_case("thread_mpi"))
+    }
+
     /// The words that tell it from other builds of the same version; empty if nothing is known of it.
     #[must_use]
     pub fn words(&self) -> String {
@@ -90,6 +97,11 @@ mod tests {
         let build = Build::of(&values);
         assert_eq!(build.words(), "SSE4.1 double thread_mpi CUDA");
         assert!(build.is_double() && build.lacks_gpus(), "GROMACS has no double precision on GPUs");
+        assert!(!build.lacks_thread_mpi() && !Build::default().lacks_thread_mpi(), "most have it");
+        for mpi in ["MPI", "none"] {
+            values.insert(MPI.to_owned(), mpi.to_owned());
+            assert!(Build::of(&values).lacks_thread_mpi(), "{mpi}");
+        }
         values.insert(SIMD.to_owned(), "x".repeat(1000));
         assert_eq!(Build::of(&values).simd, None);
         assert!(Build::of(&BTreeMap::new()).is_unknown());

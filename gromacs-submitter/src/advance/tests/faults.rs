@@ -402,3 +402,18 @@ fn a_minimisation_that_ends_at_an_infinite_force_has_not_done_its_work() {
     let step = Scene::with_job(row, completed_job()).read(&text("9.5e+04")).step();
     assert_eq!(step.status.state, State::Completed, "above emtol is not beyond all bounds");
 }
+
+#[test]
+fn one_rank_keeps_the_resources_of_a_configuration() {
+    let mut proposed = ladder();
+    proposed[0].layout = Json(Layout { npme: 2, ..Layout::cpu(8, 2) });
+    proposed[1].layout = Json(Layout::cpu(4, 2));
+    proposed[1].cpu_millicores = proposed[0].cpu_millicores;
+    let ranks = on_one_rank(proposed.clone());
+    let layouts: Vec<Layout> = ranks.iter().map(|rung| rung.layout.0).collect();
+    assert_eq!(layouts, [Layout::cpu(1, 16), Layout::cpu(1, 8), Layout::cpu(1, 1)]);
+    assert_eq!(ranks[2], proposed[2], "it was one already");
+    assert!(ranks[0].ns_per_day_p10 < proposed[0].ns_per_day_p10 && ranks[0].reason.contains("one rank"));
+    proposed[1].layout = proposed[0].layout;
+    assert_eq!(on_one_rank(proposed).len(), 2, "two layouts of the same resources are one by now");
+}
