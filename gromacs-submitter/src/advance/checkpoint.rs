@@ -3,6 +3,9 @@
 use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus};
 
 use crate::manifest::appends;
+use crate::mdrun_log::LogFacts;
+use crate::mdrun_options::MdrunOptions;
+use crate::view::JobView;
 
 /// The step that a checkpoint of the row has reached: mdrun has read it there, at the start of an attempt. What it has
 /// written since is known to its files alone, which are looked at before it starts.
@@ -41,6 +44,30 @@ pub(super) fn went_back(restored: &[String], row: &GromacsToTune) -> Option<Stri
         0 => format!("{first}{time}"),
         more => format!("{first}{time}; {more} more simulations do so, see the log"),
     })
+}
+
+/// That an attempt of a row with PLUMED computes again what its files have already: mdrun cuts back its own files to the
+/// checkpoint, and PLUMED reads and goes on with all that it has written. None if the attempt before wrote its checkpoint last, or
+/// if it was seen before where this one started.
+pub(super) fn deposited_twice(
+    row: &GromacsToTune,
+    facts: &LogFacts,
+    job: &JobView,
+    knew_start: bool,
+) -> Option<String> {
+    let first = facts.first_step.filter(|_| !knew_start && has_checkpoints(row))?;
+    let options = MdrunOptions::read(&row.mdrun_options).unwrap_or_default();
+    let seen = row.status.step.filter(|step| *step > first);
+    let before = job.attempts.iter().rev().nth(1);
+    let lost = before.and_then(|attempt| attempt.lost_seconds).is_some_and(|seconds| seconds > 0);
+    if !options.has("-plumed") || (seen.is_none() && !lost) {
+        return None;
+    }
+    let from = row.system.dt_ps.map(|dt| format!(" ({:.3} ps)", first as f64 * dt)).unwrap_or_default();
+    Some(format!(
+        "what was computed behind step {first}{from} is computed again, and PLUMED's files, such as HILLS, have it twice: before \
+         they are used, or the row goes on for long, see \"PLUMED after a hard end\" in docs/rows.md"
+    ))
 }
 
 fn steps_computed_again(line: &str) -> Option<f64> {

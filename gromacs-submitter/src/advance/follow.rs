@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
 use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
-use super::checkpoint::{lost, saved_step, speed_ratio, went_back};
+use super::checkpoint::{deposited_twice, lost, saved_step, speed_ratio, went_back};
 use super::ending::completed;
 use super::failing::failed;
 use super::growth;
@@ -115,6 +115,7 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
         return record(status);
     }
     let (mut status, attempts) = synchronise(input, job);
+    let knew_start = status.first_step.is_some();
     let step = match job.phase {
         Phase::Running => running(&mut status, input, job),
         Phase::Starting => {
@@ -129,8 +130,15 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
     let is_recorded = |attempt: &&AttemptView| attempt.number <= input.row.status.attempts_recorded;
     let recorded = job.attempts.iter().filter(is_recorded);
     let lost = recorded.filter_map(|attempt| Some((attempt.number, attempt.lost_seconds?))).collect();
-    let went_back = input.log().facts().and_then(|facts| went_back(&facts.restored, row));
+    let went_back = input.log().facts().and_then(|facts| computes_again(facts, row, job, knew_start));
     with_attempts(Step { lost, went_back, ..step }, attempts)
+}
+
+/// That mdrun goes on from an earlier checkpoint than there was, and what that means for PLUMED.
+fn computes_again(facts: &LogFacts, row: &GromacsToTune, job: &JobView, knew_start: bool) -> Option<String> {
+    let twice = deposited_twice(row, facts, job, knew_start);
+    let said: Vec<String> = went_back(&facts.restored, row).into_iter().chain(twice).collect();
+    (!said.is_empty()).then(|| said.join("; "))
 }
 
 /// Takes over what the ScavengerJob says of itself, and lists the attempts that are not recorded yet.
@@ -247,8 +255,8 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     let mut went_back_to = None;
     if let Some(facts) = input.log().facts() {
         take_progress(status, facts, input.row, input.now);
-        went_back_to = went_back(&facts.restored, input.row);
-        if went_back_to.is_some() && status.first_step.is_some() {
+        went_back_to = computes_again(facts, input.row, job, knew_start);
+        if !facts.restored.is_empty() && status.first_step.is_some() {
             // It is known, and said, that no later one is left.
             status.checkpoint_step = status.first_step;
         }

@@ -404,6 +404,47 @@ fn a_minimisation_that_ends_at_an_infinite_force_has_not_done_its_work() {
 }
 
 #[test]
+fn what_plumed_has_twice_is_said() {
+    let text =
+        "starting mdrun 'W'\n400000 steps, 800.0 ps (continuing from step 1000, 2.0 ps).\n\rstep 1000\r";
+    let second = |lost: Option<i64>, seen: Option<i64>, options: &str| {
+        let mut row = submitted();
+        row.system.nsteps = Some(400_000);
+        row.mdrun_options = options.split_whitespace().map(ToOwned::to_owned).collect();
+        (row.status.attempt, row.status.attempts_recorded) = (1, 1);
+        (row.status.step, row.status.state) = (seen, State::Interrupted);
+        let before = AttemptView { lost_seconds: lost, ..attempt(1, 1, Some(Outcome::Interrupted)) };
+        let job =
+            JobView { attempts: vec![before, attempt(2, 1, None)], has_run: true, ..job(Phase::Running, 1) };
+        Scene::with_job(row, job).read(text)
+    };
+    let plumed = "-plumed meta/plumed.dat";
+    for (lost, seen, options, is_said) in [
+        (None, Some(1500), plumed, true),
+        (Some(40), Some(900), plumed, true),
+        // SIGTERM was answered.
+        (Some(0), Some(1000), plumed, false),
+        (None, None, plumed, false),
+        (None, Some(1500), "-dlb yes", false),
+    ] {
+        let mut scene = second(lost, seen, options);
+        let step = scene.go();
+        let said = step.went_back.as_deref().unwrap_or_default();
+        assert_eq!(
+            said.contains("PLUMED's files, such as HILLS, have it twice"),
+            is_said,
+            "{lost:?} {seen:?} {options}"
+        );
+        assert_eq!(reason(&step).contains("behind step 1000 (2.000 ps)"), is_said, "{}", reason(&step));
+        // It stays in the note, and is not said of what comes later.
+        scene.log = Log::NotRead;
+        scene.after(60);
+        let step = scene.go();
+        assert_eq!((step.went_back.as_deref(), reason(&step).contains("HILLS")), (None, is_said));
+    }
+}
+
+#[test]
 fn one_rank_keeps_the_resources_of_a_configuration() {
     let mut proposed = ladder();
     proposed[0].layout = Json(Layout { npme: 2, ..Layout::cpu(8, 2) });
