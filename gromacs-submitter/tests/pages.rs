@@ -11,7 +11,7 @@ const REPORT: &str = include_str!("../../docs/report.md");
 const ROWS: &str = include_str!("../../docs/rows.md");
 
 /// What an admin or the submitter does before the statement with this text.
-const BEFORE: [(&str, &str); 11] = [
+const BEFORE: [(&str, &str); 13] = [
     // The page adds alice twice: first with what she needs, then with everything that can be set.
     ("insert into gromacs_tenant (\n    database_role", "delete from gromacs_tenant"),
     (
@@ -29,6 +29,11 @@ const BEFORE: [(&str, &str); 11] = [
     ("late_seconds > 0", "update gromacs_to_tune set deadline = now() - interval '1 hour' where id = 7"),
     ("select rung, ", LADDER),
     ("from gromacs_attempt where row_id = 7", ATTEMPT),
+    ("and outcome = 'failed'", FAILED),
+    (
+        "now() - interval '1 year'",
+        "update gromacs_to_tune set state = 'completed', finish_time = now() - interval '2 years' where id = 8",
+    ),
     ("as core_hours", ENDED),
     (
         "where q.state = 'failed'",
@@ -55,6 +60,8 @@ const LADDER: &str = "insert into gromacs_ladder (row_id, submission, rung, cpu_
 
 const ATTEMPT: &str = "insert into gromacs_attempt (row_id, submission, attempt, creation_time)
     values (7, 1, 1, now()) on conflict do nothing";
+
+const FAILED: &str = "update gromacs_attempt set outcome = 'failed' where row_id = 7";
 
 const ENDED: &str =
     "update gromacs_attempt set cpu_millicores = 1000, start_time = now() - interval '1 hour',

@@ -479,6 +479,36 @@ mod tests {
         assert_eq!(without.map(|found| found.speed), Ok(None));
     }
 
+    /// What a simulation wrote stays, whatever becomes of its row: a script removes what it has made for the moment, and copies of
+    /// the .tpr file that the row runs no more.
+    #[test]
+    fn no_script_removes_what_mdrun_wrote() {
+        const OWN: [&str; 8] = [
+            "$work/new.tpr",
+            "$2/new.tpr",
+            "$2/new.cpt",
+            "$1/new.cpt",
+            "$2/.lock-$$",
+            "$base/.oldest-checkpoint",
+            "\"$old\"",
+            "cell.gro box.gro topol.top grompp.mdp mdout.mdp",
+        ];
+        let scripts = [GROMPP_SCRIPT, WATER_SCRIPT, VERIFY_SCRIPT, START_SCRIPT];
+        let scripts = scripts.into_iter().chain([
+            crate::multidir::RUN_SCRIPT,
+            crate::multidir::INSPECT_SCRIPT,
+            crate::multidir::VERIFY_SCRIPT,
+        ]);
+        let lines = scripts.flat_map(str::lines).map(str::trim).filter(|line| !line.starts_with("# "));
+        let removing: Vec<&str> =
+            lines.filter(|line| line.split([' ', ';', '{']).any(|word| word == "rm")).collect();
+        assert!(removing.len() > 5, "they were not found");
+        for line in removing {
+            assert!(OWN.iter().any(|name| line.contains(name)), "{line}");
+        }
+        assert!(WATER_SCRIPT.contains("cd -- \"$2\" || exit 5"), "in a folder that it has made itself");
+    }
+
     #[test]
     fn the_answer_fits_into_a_termination_message() {
         assert!(WATER.len() < 1000, "the operator copies at most 1 kB: {}", WATER.len());
