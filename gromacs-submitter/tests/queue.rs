@@ -371,6 +371,10 @@ async fn what_the_inspection_found_is_written_and_read_again() {
         assert_eq!(claim.row.pinned_image.as_deref(), Some("gromacs@sha256:1"));
         assert_eq!(claim.row.status, status);
     }
+    // A digest that is gone from its registry.
+    let changes = Changes { forgets_image: true, ..Changes::default() };
+    let written = submitter.record(&claim, &claim.row.status, &changes).await.expect("should record");
+    assert_eq!((written.row.pinned_image, written.row.inspected), (None, claim.row.inspected.clone()));
 }
 
 #[tokio::test]

@@ -1,12 +1,13 @@
 //! What is written beside a row's steps, on a real Postgres: progress of followed rows, ends of logs, removals.
 
 mod postgres;
+mod rows;
 
 use std::time::Duration;
 
-use gromacs_submitter::advance::{AttemptRecord, Earlier, with_failure};
+use gromacs_submitter::advance::{AttemptRecord, Earlier, Refused, with_failure};
 use gromacs_submitter::store::{Changes, Claim, ClaimOptions, NewRow, Progress, Store};
-use gromacs_submitter::view::AttemptView;
+use gromacs_submitter::view::{AttemptView, NodeView};
 use jiff::{SignedDuration, Timestamp};
 use postgres::{migrated_store, store};
 use scavenger_schema::simulation::{RowStatus, State};
@@ -207,6 +208,55 @@ async fn how_the_newest_submissions_ended_is_known() {
     }
     assert_eq!(store.earlier(id, 2).await.expect("should read"), [other(5.0)], "not what came after");
     assert_eq!(store.earlier(id + 1, 9).await.expect("should read"), [], "not another row's");
+}
+
+/// What decides whose fault it was: where attempts failed, what they said, and whether they had computed.
+#[tokio::test]
+async fn where_attempts_failed_is_known_with_what_they_said() {
+    let (store, _) = migrated_store("a").await;
+    let id = add(&store).await;
+    let mut claim = claim(&store).await.remove(0);
+    let node = NodeView {
+        name: "gpu-3".to_owned(),
+        labels: [("kubernetes.io/arch".to_owned(), "amd64".to_owned())].into(),
+        cpu_millicores: Some(8000),
+        requested_millicores: None,
+    };
+    let failed = |node: Option<&NodeView>| AttemptView {
+        rung: Some(1),
+        node: node.cloned(),
+        message: Some("pod x exited with code 139".to_owned()),
+        ..attempt(1, Outcome::Failed, 5)
+    };
+    let computed = AttemptRecord {
+        first_step: Some(0),
+        last_step: Some(100),
+        log_end: Some("CUDA error".to_owned()),
+        ..AttemptRecord::of(&failed(Some(&node)))
+    };
+    let stood =
+        AttemptRecord { first_step: Some(100), last_step: Some(100), ..AttemptRecord::of(&failed(None)) };
+    let interrupted = AttemptRecord::of(&attempt(1, Outcome::Interrupted, 5));
+    for (attempt, submission) in [(computed, 2), (stood, 3), (interrupted, 4)] {
+        let ladder = Some(vec![rows::rung(1, 2000)]);
+        let refused = Some(Refused { rung: 1, words: "CUDA error".to_owned() });
+        let status = RowStatus { submission, ..claim.row.status.clone() };
+        let changes = Changes { attempts: vec![attempt], ladder, refused, ..Changes::default() };
+        claim = store.record(&claim, &status, &changes).await.expect("should record");
+    }
+    let failures = store.failures(id).await.expect("should read");
+    let told: Vec<_> =
+        failures.iter().map(|it| (it.submission, it.node.as_deref(), it.made_a_step)).collect();
+    assert_eq!(told, [(2, None, false), (1, Some("gpu-3"), true)], "the newest first");
+    let first = &failures[1];
+    assert_eq!(first.node_labels.as_ref().map(|labels| &labels.0), Some(&node.labels));
+    assert_eq!(first.message.as_deref(), Some("pod x exited with code 139"));
+    assert_eq!((first.log_end.as_deref(), first.image.as_deref()), (Some("CUDA error"), None));
+    assert_eq!(store.failures(id + 1).await.expect("should read"), [], "not another row's");
+    // What mdrun refused has the node that it refused it on.
+    let refusals = store.refusals(id).await.expect("should read");
+    let nodes: Vec<_> = refusals.iter().map(|refusal| refusal.node.as_deref()).collect();
+    assert_eq!(nodes, [Some("gpu-3"), None, None]);
 }
 
 #[tokio::test]
