@@ -6,7 +6,8 @@ use scavenger_e2e::{
     World,
     postgres::Database,
     queue::{
-        attempts, history, insert, is_complete, is_complete_with, prepare, prepare_with, row, simulations, state,
+        attempts, history, insert, is_complete, is_complete_with, prepare, prepare_with, row, simulations,
+        state,
     },
     run,
     volume::SmallVolume,
