@@ -96,6 +96,14 @@ impl Checkout {
     pub(crate) fn this() -> Self {
         Self { root: PathBuf::from(shell::ROOT), target: None }
     }
+
+    /// True if it has this package: an older one may not have all that this one has.
+    fn has(&self, package: &str) -> bool {
+        let locked = fs::read_to_string(self.root.join("Cargo.lock")).unwrap_or_default();
+        locked
+            .lines()
+            .any(|line| line.strip_prefix("name = ").is_some_and(|name| name.trim_matches('"') == package))
+    }
 }
 
 /// Builds the programs of a checkout, those with the same linking in one run of cargo, and says where each is.
@@ -107,17 +115,17 @@ pub(super) fn build(
 ) -> Result<HashMap<&'static str, PathBuf>> {
     let (fixed, dynamic): (Vec<_>, Vec<_>) =
         programs.iter().copied().partition(|program| program.linking == Linking::Static);
-    let mut found = built(checkout, cargo(profile, architecture), &dynamic)?;
-    found.extend(built(checkout, cargo_static(architecture), &fixed)?);
+    let mut found = built(checkout, cargo(checkout, profile, architecture), &dynamic)?;
+    found.extend(built(checkout, cargo_static(checkout, architecture), &fixed)?);
     Ok(found)
 }
 
-fn cargo(profile: Profile, architecture: Architecture) -> Command {
+fn cargo(checkout: &Checkout, profile: Profile, architecture: Architecture) -> Command {
     let mut command = shell::cargo(BUILD);
     match profile {
         Profile::Release => {
             command.arg("--release");
-            name_packages(&mut command, Linking::Dynamic);
+            name_packages(&mut command, checkout, Linking::Dynamic);
         }
         // Naming packages would choose other features of the dependencies than the tests have.
         Profile::Dev => {
@@ -134,11 +142,11 @@ fn cargo(profile: Profile, architecture: Architecture) -> Command {
 
 /// Static programs have one profile: without optimisation the supervisor has 17 MB, twice what the volume holds to which
 /// it is copied.
-fn cargo_static(architecture: Architecture) -> Command {
+fn cargo_static(checkout: &Checkout, architecture: Architecture) -> Command {
     let target = target(Linking::Static, architecture);
     let mut command = shell::cargo(BUILD);
     command.args(["--profile", "supervisor", "--target", target]);
-    name_packages(&mut command, Linking::Static);
+    name_packages(&mut command, checkout, Linking::Static);
     if architecture.is_foreign() {
         use_cross_compiler(&mut command, target, architecture);
     }
@@ -160,11 +168,11 @@ const BUILD: &[&str] = &["build", "--locked", "--bins"];
 
 /// Those of every image, whichever are wanted: the packages that are built together decide the features of what they depend
 /// on, and an image shall be the same whether it is built alone or with others.
-fn name_packages(command: &mut Command, linking: Linking) {
+fn name_packages(command: &mut Command, checkout: &Checkout, linking: Linking) {
     let programs = Image::value_variants().iter().filter_map(|image| image.program());
     let packages: BTreeSet<_> =
         programs.filter(|program| program.linking == linking).map(|program| program.package).collect();
-    for package in packages {
+    for package in packages.into_iter().filter(|package| checkout.has(package)) {
         command.args(["--package", package]);
     }
 }
@@ -193,11 +201,16 @@ mod tests {
 
     #[test]
     fn what_is_built_together_does_not_depend_on_what_is_wanted() {
-        let command = cargo(Profile::Release, Architecture::of_this_machine());
+        let command = cargo(&Checkout::this(), Profile::Release, Architecture::of_this_machine());
         let packages: Vec<_> = command.get_args().filter(|argument| *argument != "--package").collect();
         for package in ["gromacs-submitter", "scavenger-counter", "scavenger-operator", "scavenger-tuner"] {
             assert!(packages.contains(&package.as_ref()), "{packages:?}");
         }
+    }
+
+    #[test]
+    fn what_an_older_checkout_does_not_have_is_not_built() {
+        assert!(Checkout::this().has("scavenger-supervisor") && !Checkout::this().has("scavenger"));
     }
 
     #[test]
@@ -208,8 +221,9 @@ mod tests {
 
     #[test]
     fn another_architecture_has_a_compiler_of_its_own() {
+        let this = Checkout::this();
         for architecture in Architecture::ALL {
-            for command in [cargo_static(architecture), cargo(Profile::Release, architecture)] {
+            for command in [cargo_static(&this, architecture), cargo(&this, Profile::Release, architecture)] {
                 let compilers = command
                     .get_envs()
                     .filter(|(_, value)| value.is_some_and(|value| value.to_string_lossy().ends_with("-gcc")))
