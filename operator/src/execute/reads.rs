@@ -101,6 +101,7 @@ impl Executor {
                 warning: event.type_.as_deref() == Some("Warning"),
                 reason: event.reason.unwrap_or_default(),
                 message: convert::shortened(event.message.as_deref().unwrap_or_default(), MAX_EVENT),
+                other_container: event.involved_object.field_path.as_deref().and_then(other_container),
             });
             events.push((pod.name.clone(), event));
         }
@@ -123,6 +124,12 @@ impl Executor {
 fn alive(pods: &kube::core::ObjectList<ApiPod>) -> u32 {
     let alive = pods.iter().filter(|pod| !convert::pod(pod).phase.is_terminal()).count();
     u32::try_from(alive).unwrap_or(u32::MAX)
+}
+
+/// The container that an event is about, `spec.initContainers{NAME}` or `spec.containers{NAME}`, unless that is the main one.
+fn other_container(field: &str) -> Option<Name> {
+    let (_, name) = field.strip_suffix('}')?.split_once('{')?;
+    (name != manifest::CONTAINER).then(|| name.into())
 }
 
 /// The newest of an object's events. About every two minutes the kubelet sums up that some volumes of a pod are not
@@ -162,6 +169,18 @@ mod tests {
             "lastTimestamp": format!("2026-01-01T00:{:02}:{:02}Z", second / 60, second % 60),
         }))
         .expect("the event should be valid")
+    }
+
+    #[test]
+    fn the_container_that_an_event_is_about_is_known() {
+        for (field, container) in [
+            ("spec.containers{main}", None),
+            ("spec.containers{network}", Some("network")),
+            ("spec.initContainers{mesh}", Some("mesh")),
+            ("spec", None),
+        ] {
+            assert_eq!(other_container(field).as_deref(), container, "{field}");
+        }
     }
 
     fn said(events: &[CoreEvent]) -> Option<String> {

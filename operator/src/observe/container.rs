@@ -21,6 +21,47 @@ pub(super) fn main(object: &ApiPod) -> Option<&ContainerState> {
     statuses.iter().find(|status| status.name == manifest::CONTAINER)?.state.as_ref()
 }
 
+/// The state of the main container. What the kubelet says of the image of a volume it says of the containers that mount it. A
+/// ScavengerJob has no such volume: it was injected, and tells nothing of the ScavengerJob's own image.
+pub(super) fn of_main(object: &ApiPod) -> Container {
+    match seen(main(object)) {
+        Container::Waiting(Some((_, message))) if is_about_a_volume(object, &message) => {
+            Container::Waiting(None)
+        }
+        container => container,
+    }
+}
+
+/// True if a message names the image of a volume, and not that of the main container.
+fn is_about_a_volume(object: &ApiPod, message: &str) -> bool {
+    let Some(spec) = &object.spec else { return false };
+    let of_volumes = spec.volumes.iter().flatten().filter_map(|volume| volume.image.as_ref());
+    let mut of_volumes = of_volumes.filter_map(|image| image.reference.as_deref());
+    let main = spec.containers.iter().find(|container| container.name == manifest::CONTAINER);
+    let main = main.and_then(|main| main.image.as_deref());
+    of_volumes.any(|image| names(message, image)) && !main.is_some_and(|image| names(message, image))
+}
+
+/// True if a message names an image, be it with the registry and the tag that are meant where it has none.
+fn names(message: &str, image: &str) -> bool {
+    fn untagged(image: &str) -> &str {
+        image.strip_suffix(":latest").unwrap_or(image)
+    }
+    let words = message.split(|char: char| char.is_whitespace() || matches!(char, '"' | '\'' | ','));
+    let mut images = words.map(|word| untagged(word.trim_end_matches(':')));
+    images.any(|named| {
+        named.strip_suffix(untagged(image)).is_some_and(|before| before.is_empty() || before.ends_with('/'))
+    })
+}
+
+/// True if containers were injected, beside the main one and that of the supervisor.
+pub(super) fn has_injected(object: &ApiPod) -> bool {
+    let Some(spec) = &object.spec else { return false };
+    let mut before = spec.init_containers.iter().flatten();
+    spec.containers.iter().any(|container| container.name != manifest::CONTAINER)
+        || before.any(|container| container.name != supervisor::NAME)
+}
+
 /// What an init container said that failed: after it nothing of the pod is started. Neither the supervisor's counts, which is
 /// looked at apart, nor one that runs beside the others until they have ended.
 pub(super) fn failed_init(object: &ApiPod) -> Option<String> {
@@ -98,6 +139,62 @@ pub(super) fn seen(state: Option<&ContainerState>) -> Container {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+
+    /// A pod whose main container waits with this message, and with a volume of this image that was injected.
+    fn waiting(message: &str) -> ApiPod {
+        serde_json::from_value(json!({
+            "metadata": {},
+            "spec": {
+                "containers": [{ "name": "main", "image": "r.io/a:1" }, { "name": "network", "image": "r.io/b:1" }],
+                "volumes": [{ "name": "image", "image": { "reference": "data/a" } }],
+            },
+            "status": { "containerStatuses": [
+                one("state", &json!({ "waiting": { "reason": "ErrImagePull", "message": message } })),
+            ] },
+        }))
+        .map(|mut pod: ApiPod| {
+            pod.status.as_mut().unwrap().container_statuses.as_mut().unwrap()[0].name = "main".to_owned();
+            pod
+        })
+        .unwrap()
+    }
+
+    /// As `EnsureImageExists` of the kubelet (1.37), containerd (2.3) and CRI-O (1.36) say it.
+    #[test]
+    fn the_image_of_an_injected_volume_says_nothing_of_the_main_container() {
+        for (message, is_own) in [
+            (r#"Back-off pulling image "data/a""#, false),
+            (
+                r#"failed to pull and unpack image "docker.io/data/a:latest": failed to resolve image: docker.io/data/a:latest: not found"#,
+                false,
+            ),
+            (
+                "initializing source docker://data/a:latest: reading manifest latest in docker.io/data/a: manifest unknown",
+                false,
+            ),
+            ("image pull failed for data/a because the registry is unavailable", false),
+            (r#"Back-off pulling image "r.io/a:1""#, true),
+            ("initializing source docker://r.io/a:1: reading manifest 1 in r.io/a: manifest unknown", true),
+            (r#"failed to pull and unpack image "r.io/data/abc:1""#, true),
+            ("pull QPS exceeded", true),
+        ] {
+            let is_there = of_main(&waiting(message)) != Container::Waiting(None);
+            assert_eq!(is_there, is_own, "{message}");
+        }
+    }
+
+    #[test]
+    fn what_is_neither_the_main_container_nor_the_supervisors_was_injected() {
+        let of = |containers: &Value, before: &Value| {
+            let spec = json!({ "containers": containers, "initContainers": before });
+            has_injected(&serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap())
+        };
+        let named = |name: &str| json!([{ "name": name }]);
+        assert!(!of(&named("main"), &named("scavenger-supervisor")));
+        assert!(!of(&named("main"), &json!([])));
+        assert!(of(&named("main"), &named("mesh")));
+        assert!(of(&json!([{ "name": "mesh" }, { "name": "main" }]), &json!([])));
+    }
 
     fn ended(reason: &str, exit_code: i32) -> Value {
         json!({ "terminated": { "reason": reason, "exitCode": exit_code, "finishedAt": "2026-01-01T00:01:00Z" } })

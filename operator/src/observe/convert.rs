@@ -168,7 +168,8 @@ pub(crate) fn pod(object: &ApiPod) -> Pod {
             .filter(|status| status.reason.as_ref().is_some_and(|reason| !reason.is_empty()))
             .map(|status| said(&status.reason, &status.message)),
         failed_init: container::failed_init(object),
-        container: container::seen(container::main(object)),
+        has_injected: container::has_injected(object),
+        container: container::of_main(object),
         started: container::main(object).and_then(container::started),
         index: object.labels().get(INDEX_LABEL).and_then(|index| index.parse().ok()),
         supervisor: supervision::bringer(object),

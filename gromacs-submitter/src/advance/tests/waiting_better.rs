@@ -214,9 +214,9 @@ fn the_clock_stands_still_while_the_operator_is_away() {
 #[test]
 fn what_kubelets_refuse_twice_falls_back() {
     for (words, falls_back) in [
-        ("the node refused pod x: SMTAlignmentError: not enough free physical CPUs", true),
-        ("the node refused pod x: TopologyAffinityError: Resources cannot be allocated", true),
-        ("the node refused pod x: OutOfcpu: Node didn't have enough resource", false),
+        ("node n1 refused pod x: SMTAlignmentError: not enough free physical CPUs", true),
+        ("node n1 refused pod x: TopologyAffinityError: Resources cannot be allocated", true),
+        ("node n1 refused pod x: OutOfcpu: Node didn't have enough resource", false),
     ] {
         let refused = |number| AttemptView {
             message: Some(words.to_owned()),

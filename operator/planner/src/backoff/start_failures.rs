@@ -355,7 +355,8 @@ mod tests {
     use crate::fixtures::{at, pod, seconds};
 
     const HOOK: &str = "nvidia-container-cli: driver/library version mismatch";
-    const NO_COMMAND: &str = "exec: \"gmx\": executable file not found in $PATH";
+    const NO_COMMAND: &str =
+        "unable to start container process: exec: \"gmx\": executable file not found in $PATH";
 
     fn failed(sj: &str, attempt: u32, node: &str, message: &str) -> Pod {
         let mut pod = pod(&format!("{sj}-{attempt}-0"), 1).of(sj, attempt).on(node).ended(128, at(0));

@@ -5,6 +5,8 @@ pub(crate) mod kubelet;
 pub mod refusal;
 pub(crate) mod scheduler;
 pub(crate) mod supervisor;
+#[cfg(test)]
+mod tests;
 
 /// Whose fault a failure is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +42,6 @@ pub enum Refusal {
 enum Speaker {
     /// The kubelet of an image, quoting the registry or the network. In lower case.
     Pull,
-    /// The kubelet of what a container is made from. In lower case.
-    Config,
     /// The container runtime of a container that it cannot create. In lower case.
     Create,
     /// The container runtime of a container that it cannot start. In lower case.
@@ -64,15 +64,19 @@ enum Meaning {
     RegistryInTrouble,
     /// The registry does not give the image; many do not say whether there is one.
     NotGiven,
+    /// There is no such image, or none that is signed as the node wants it.
     NoSuchImage,
-    ApiServerInTrouble,
+    /// The image is not made for processors of this kind.
+    OtherPlatform,
     /// The container must not run so.
     BadConfig,
-    /// Its command does not exist, or cannot be executed.
+    /// Its command does not exist, or cannot be executed, wherever it is tried.
     BadCommand,
     NodeInTrouble,
-    /// It used more than it may itself.
+    /// Its main container used more than it may itself.
     OwnLimit,
+    /// All containers of a pod together used more than they may.
+    PodLimit,
     NodeOutOfMemory,
     /// A claim has no volume.
     ClaimUnbound,
@@ -91,12 +95,9 @@ impl Meaning {
             Self::NotGiven | Self::NoSuchImage | Self::BadConfig | Self::BadCommand | Self::OwnLimit => {
                 Fault::Own
             }
-            Self::NodeInTrouble | Self::NodeOutOfMemory => Fault::Node,
+            Self::NodeInTrouble | Self::OtherPlatform | Self::NodeOutOfMemory | Self::PodLimit => Fault::Node,
             // Whether the ScavengerJob is at fault or the rule nobody knows; time tells.
-            Self::RegistryInTrouble
-            | Self::ApiServerInTrouble
-            | Self::SmallRequests
-            | Self::Refused(Refusal::Denied) => Fault::Cluster,
+            Self::RegistryInTrouble | Self::SmallRequests | Self::Refused(Refusal::Denied) => Fault::Cluster,
             Self::ClaimUnbound | Self::CapacityShort | Self::NotAdmitted | Self::Refused(_) => Fault::Passing,
         }
     }
@@ -105,26 +106,35 @@ impl Meaning {
 /// How an admission webhook refuses an object.
 const BY_WEBHOOK: &str = " denied the request";
 
-/// Words, and what it means if one of them is said.
+/// Words, and what it means if one of them is said. Users choose names of objects, images and programs: so words that could be
+/// such a name, or a part of one, have spaces in them or around them.
 struct Row {
     speaker: Speaker,
-    /// What must be said, too.
-    with: &'static str,
+    /// One of these must be said, too; none if empty.
+    with: &'static [&'static str],
     words: &'static [&'static str],
     meaning: Meaning,
 }
 
 const fn row(speaker: Speaker, words: &'static [&'static str], meaning: Meaning) -> Row {
-    Row { speaker, with: "", words, meaning }
+    Row { speaker, with: &[], words, meaning }
 }
 
+/// An image that is made for processors of another kind, as containerd and CRI-O say it.
+const OTHER_PLATFORM: [&str; 3] = [
+    "no match for platform in manifest",
+    "no image found in manifest list for architecture",
+    "no image found in image index for architecture",
+];
+
 /// Of the rows of a speaker the first that matches decides. What no row knows is the cluster's fault, for trying again is cheap.
-static TABLE: [Row; 20] = [
+static TABLE: [Row; 26] = [
     // A registry in trouble may say both: that it is, and that it knows nobody. How containerd, CRI-O and the network say that a
-    // registry does not answer, or not now; words with spaces cannot be a part of an image's name.
+    // registry does not answer, or not now.
     row(
         Speaker::Pull,
         &[
+            "because the registry is unavailable",
             "connection refused",
             "connection reset",
             "no route to host",
@@ -138,17 +148,24 @@ static TABLE: [Row; 20] = [
             "temporary failure in name resolution",
             "unexpected eof",
             ": eof",
-            "tls:",
-            "x509:",
-            "toomanyrequests",
+            " tls: ",
+            " x509: ",
+            " toomanyrequests: ",
             "too many requests",
             "rate limit",
             "500 internal server error",
             "502 bad gateway",
             "503 service",
             "504 gateway",
-            "no space left on device",
         ],
+        Meaning::RegistryInTrouble,
+    ),
+    // The last: no registry is configured there.
+    row(Speaker::Pull, &["no space left on device", "no resolve hosts"], Meaning::NodeInTrouble),
+    // The registry knows the image and gave its manifest: what is wrong with a layer is no fault of who names the image.
+    row(
+        Speaker::Pull,
+        &["failed to copy: ", "fetching blob: ", "reading blob ", "writing blob: "],
         Meaning::RegistryInTrouble,
     ),
     row(
@@ -156,62 +173,74 @@ static TABLE: [Row; 20] = [
         &[
             "repository does not exist",
             "pull access denied",
-            "insufficient_scope",
+            " insufficient_scope: ",
             "requested access to the resource is denied",
             "401 unauthorized",
-            "unauthorized: ",
+            " unauthorized: ",
             "authentication required",
             "403 forbidden",
         ],
         Meaning::NotGiven,
     ),
+    row(Speaker::Pull, &OTHER_PLATFORM, Meaning::OtherPlatform),
+    // containerd says of layers, snapshots and its own files, too, that they are "not found".
+    Row { with: &["failed to resolve"], ..row(Speaker::Pull, &[": not found"], Meaning::NoSuchImage) },
     row(
         Speaker::Pull,
         &[
-            ": not found",
-            "404 not found",
             "manifest unknown",
             "name unknown",
-            "no match for platform",
             "invalid reference format",
+            "because the signature validation failed",
         ],
         Meaning::NoSuchImage,
     ),
     row(
-        Speaker::Config,
+        Speaker::Create,
         &[
-            "timed out",
-            "timeout",
-            "connection refused",
-            "not yet been read",
-            "not registered",
-            "deadline exceeded",
+            "no command specified",
+            // Of memory, as CRI-O says it.
+            " too low; should be at least ",
         ],
-        Meaning::ApiServerInTrouble,
+        Meaning::BadConfig,
     ),
-    row(Speaker::Config, &["runasnonroot", "invalid variable name"], Meaning::BadConfig),
-    row(Speaker::Create, &["no command specified"], Meaning::BadConfig),
-    // As runc and crun say it. A broken node fails about hooks, mounts and devices with the words of a bad command.
-    row(Speaker::Start, &["hook", "error mounting", "nvidia-container-cli"], Meaning::NodeInTrouble),
-    row(Speaker::Start, &["exec format error"], Meaning::BadCommand),
+    // As runc says it of the container's own program. Of a hook, of a mount and of programs of the node it says the same behind
+    // other words.
     Row {
-        with: "exec: \"",
+        with: &["container process: exec: ", "container init: exec: "],
         ..row(
             Speaker::Start,
-            &["executable file not found", "no such file or directory", "permission denied"],
+            &[
+                "executable file not found",
+                "no such file or directory",
+                "permission denied",
+                "is a directory",
+            ],
             Meaning::BadCommand,
         )
     },
-    // The storage of its main container, or of all containers together. Otherwise the node was short of something, or what was
-    // injected used too much: a ScavengerJob has no `emptyDir` of its own.
+    // As crun does.
+    Row { with: &["executable file `"], ..row(Speaker::Start, &["` not found"], Meaning::BadCommand) },
+    Row {
+        with: &["the path `"],
+        ..row(
+            Speaker::Start,
+            &["` exists but it is not executable", "` is not a regular file"],
+            Meaning::BadCommand,
+        )
+    },
+    // Its working directory, which who runs there must not enter.
+    Row { with: &["chdir to cwd ("], ..row(Speaker::Start, &["permission denied"], Meaning::BadCommand) },
     row(
-        Speaker::Eviction,
-        &[
-            "Container main exceeded its local ephemeral storage limit",
-            "Pod ephemeral local storage usage exceeds the total limit",
-        ],
-        Meaning::OwnLimit,
+        Speaker::Start,
+        &["exec format error", "container init was oom-killed (memory limit too low?)"],
+        Meaning::BadCommand,
     ),
+    row(Speaker::Start, &OTHER_PLATFORM, Meaning::BadCommand),
+    // Otherwise the node was short of something, or what was injected used too much: a ScavengerJob has no `emptyDir` of its
+    // own.
+    row(Speaker::Eviction, &["Container main exceeded its local ephemeral storage limit"], Meaning::OwnLimit),
+    row(Speaker::Eviction, &["Pod ephemeral local storage usage exceeds the total limit"], Meaning::PodLimit),
     row(Speaker::Eviction, &["low on resource: memory"], Meaning::NodeOutOfMemory),
     // Unless the volume is made where the pod goes.
     row(Speaker::Scheduler, &["unbound immediate PersistentVolumeClaim"], Meaning::ClaimUnbound),
@@ -262,9 +291,8 @@ static TABLE: [Row; 20] = [
 /// What it means that a speaker says this; none if the table does not know it.
 fn meaning(speaker: Speaker, message: &str) -> Option<Meaning> {
     let says = |row: &&Row| {
-        row.speaker == speaker
-            && message.contains(row.with)
-            && row.words.iter().any(|words| message.contains(words))
+        let is_said = |words: &[&str]| words.iter().any(|words| message.contains(words));
+        row.speaker == speaker && (row.with.is_empty() || is_said(row.with)) && is_said(row.words)
     };
     TABLE.iter().find(says).map(|row| row.meaning)
 }

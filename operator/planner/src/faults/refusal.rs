@@ -5,10 +5,19 @@ use super::{BY_WEBHOOK, Meaning, Speaker, meaning};
 
 pub use super::Refusal;
 
+/// Behind these the words are not those of the API server, but of a webhook, of a policy's author, or of the object.
+const BEFORE_FOREIGN_WORDS: [&str; 3] = [BY_WEBHOOK, " denied request: ", " is invalid: "];
+
+/// What the API server itself says.
+fn own_words(message: &str) -> &str {
+    let ends = BEFORE_FOREIGN_WORDS.iter().filter_map(|words| Some(message.find(words)? + words.len()));
+    ends.min().map_or(message, |end| &message[..end])
+}
+
 /// Judges the message of a refusal.
 #[must_use]
 pub fn judge(message: &str) -> Refusal {
-    match meaning(Speaker::ApiServer, message) {
+    match meaning(Speaker::ApiServer, own_words(message)) {
         Some(Meaning::Refused(refusal)) => refusal,
         _ => Refusal::Passing,
     }
@@ -33,7 +42,7 @@ pub fn is_by_admission(message: &str) -> bool {
 /// True if a LimitRange refuses pods because they request too little, as those do whose capacity is counted by use.
 #[must_use]
 pub fn is_of_small_requests(message: &str) -> bool {
-    meaning(Speaker::LimitRange, message).is_some()
+    meaning(Speaker::LimitRange, own_words(message)).is_some()
 }
 
 /// The resources that a refusal by a quota names, without "requests.", "limits." or "count/": the sum of what pods request,
@@ -156,6 +165,20 @@ mod tests {
             ("etcdserver: request timed out", Refusal::Passing),
         ] {
             assert_eq!(judge(sentence), refusal, "{sentence}");
+        }
+    }
+
+    /// As webhooks, policies and users may choose them.
+    #[test]
+    fn foreign_words_are_not_taken_for_the_servers() {
+        for sentence in [
+            r#"admission webhook "rules.example.com" denied the request: the team has exceeded quota"#,
+            r#"pods "a-1-0-x" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: the project is being terminated"#,
+            r#"admission webhook "rules.example.com" denied the request: minimum cpu usage per team"#,
+            r#"Job.batch "a-1" is invalid: spec.template.annotations: Invalid value: "failed calling webhook": no"#,
+        ] {
+            assert_eq!(judge(sentence), Refusal::Denied, "{sentence}");
+            assert!(!is_of_small_requests(sentence), "{sentence}");
         }
     }
 

@@ -257,10 +257,17 @@ fn whose<'a>(known: &Known<'a>, pod: &'a Pod) -> (Fault, &'a str, &'a str) {
     (if is_of_node { Fault::Node } else { fault }, reason, message)
 }
 
+/// Where a pod is, for a message.
+fn on_node(pod: Option<&Pod>) -> String {
+    let node = pod.and_then(|pod| pod.node.as_ref());
+    node.map(|node| format!(" on node {node}")).unwrap_or_default()
+}
+
 /// A pod whose container was not created in time, and the kubelet says why.
 fn of_uncreated(known: &Known<'_>, pod: &Pod) -> Next {
     let (fault, reason, message) = whose(known, pod);
-    let said = format!("pod {}: {reason}: {message}", pod.key.name);
+    let node = if fault == Fault::Node { on_node(Some(pod)) } else { String::new() };
+    let said = format!("pod {}{node}: {reason}: {message}", pod.key.name);
     Next::Change(match fault {
         Fault::Own => {
             let remedy = kubelet::remedy(reason, message).map(|remedy| format!("; {remedy}"));
@@ -337,22 +344,25 @@ fn of_silent_pods(known: &Known<'_>, pods: &BTreeMap<Name, Arc<Pod>>, created_un
     }
     let withdrawn = |message: String| Next::Change(Transition::give_up(Reason::NodeFailure, message));
     for (pod, event) in events {
+        let node = on_node(pods.get(pod).map(|pod| &**pod));
         let Some(event) = event else {
             return withdrawn(format!(
-                "pod {pod} was scheduled but did not start within the pool's startDeadline; its events give no reason"
+                "pod {pod}{node} did not start within the pool's startDeadline; its events give no reason"
             ));
         };
         // Those of an init container that was injected: the main one does not show why it waits, however long that is.
         let is_shown = *time < later(created_until, READ_EVENTS_EVERY)
             && kubelet::is_shown_by_container(&event.reason, &event.message);
-        if !event.warning || is_shown {
+        if !event.warning || is_shown || kubelet::is_note(&event.reason) {
             continue;
         }
-        let message = format!("pod {pod}: {}: {}", event.reason, event.message);
+        let container =
+            event.other_container.as_ref().map(|name| format!(", container {name}")).unwrap_or_default();
+        let message = format!("pod {pod}{node}{container}: {}: {}", event.reason, event.message);
         // Only what the spec names and nobody has is its own fault. A volume may be attached to the node that it was on
         // before (which takes minutes after that is lost) or where somebody else mounts it; a driver may not be up yet.
         return match &known.sj.spec {
-            Ok(spec) if kubelet::is_missing(spec, &event.message) => {
+            Ok(spec) if event.other_container.is_none() && kubelet::is_missing(spec, &event.message) => {
                 Next::Change(not_created(known, message))
             }
             _ => withdrawn(message),

@@ -28,7 +28,7 @@ use super::out_of_memory::{self, Kills};
 use crate::{
     facts::evidence::Evidence,
     faults::{
-        kubelet::{self, EVICTED, OUT_OF_MEMORY, POD_FAILURE_POLICY, is_own_limit},
+        kubelet::{self, EVICTED, OUT_OF_MEMORY, POD_FAILURE_POLICY},
         supervisor,
     },
     values::{
@@ -386,13 +386,14 @@ fn failure(case: &Case<'_>, pod: &Pod) -> Option<(u8, Ending)> {
 /// more, so what was seen before tells whether the pod had run.
 fn by_kubelet(case: &Case<'_>, pod: &Pod, reason: &str, message: &str) -> (u8, Ending) {
     let name = &pod.key.name;
-    if reason == EVICTED && is_own_limit(message) {
+    if reason == EVICTED && kubelet::is_own_limit(pod, message) {
         let message = format!("pod {name} was evicted by the kubelet{}", colon(message));
         return (0, Ending::failed(Reason::LimitExceeded, message));
     }
     let outcome = taken_from(case, pod);
     let did = if outcome == Outcome::Interrupted { "ended" } else { "refused" };
-    let message = format!("the node {did} pod {name}: {reason}{}", colon(message));
+    let node = pod.node.as_deref().unwrap_or_default();
+    let message = format!("node {node} {did} pod {name}: {reason}{}", colon(message));
     // A pod can be the cause of an eviction.
     let reason = if reason == EVICTED { Reason::TerminationByKubelet } else { Reason::NodeFailure };
     (NODE_FAILURE, Ending::new(outcome, reason, message))

@@ -237,6 +237,9 @@ pub struct PodEvent {
     pub reason: String,
     /// Message.
     pub message: String,
+    /// The container that it is about, unless that is the main one.
+    #[serde(default)]
+    pub other_container: Option<Name>,
 }
 
 /// Why an action was not carried out.

@@ -86,6 +86,9 @@ pub struct Pod {
     /// What an init container said that failed, if it is not the supervisor's: the main container never starts.
     #[serde(default)]
     pub failed_init: Option<String>,
+    /// True if it has containers that were injected, beside its main one and that of the supervisor.
+    #[serde(default)]
+    pub has_injected: bool,
     /// Its main container.
     pub container: Container,
     /// When its main container started.

@@ -94,7 +94,9 @@ impl Day {
         }
         let needs = seconds(60 + self.below(5400));
         let exit_code = i32::from(self.one_in(20));
-        let stuck = self.one_in(40).then(|| ("ErrImagePull".to_owned(), "x: not found".to_owned()));
+        let stuck = self
+            .one_in(40)
+            .then(|| ("ErrImagePull".to_owned(), "failed to resolve image: x: not found".to_owned()));
         let cannot_start = self.one_in(40).then(|| "hook: driver mismatch".to_owned());
         let workload = Workload { needs, exit_code, stuck, cannot_start, ..Workload::default() };
         self.cluster.submit(sj, workload);

@@ -2,8 +2,7 @@
 //! is the fault of a registry, a storage or a ScavengerJob.
 
 use scavenger_planner::{
-    action::PodEvent,
-    fixtures::{at, key, node, seconds, settings, sj},
+    fixtures::{at, key, node, seconds, settings, sj, warning},
     values::{Outcome, Phase, Reason, ScavengerJob, Settings},
 };
 use scavenger_simulator::{Cluster, Ill, Workload};
@@ -23,11 +22,8 @@ fn ten_nodes(settings: Settings, ill: Ill) -> Cluster {
     let nodes = (1..=10).map(|number| node(&format!("n{number:02}"), 10_000));
     let mut cluster = Cluster::new(settings.filled_to(1.0)).with_nodes(nodes);
     cluster.strict = false;
-    cluster.pod_event = Some(PodEvent {
-        warning: true,
-        reason: "FailedCreatePodSandBox".to_owned(),
-        message: "plugin type=\"calico\" failed (add): connection refused".to_owned(),
-    });
+    cluster.pod_event =
+        Some(warning("FailedCreatePodSandBox", "plugin type=\"calico\" failed (add): connection refused"));
     cluster.ill_nodes.insert("n01".into(), ill);
     cluster
 }

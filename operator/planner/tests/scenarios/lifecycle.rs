@@ -1,8 +1,8 @@
 //! What people set about a life: suspended, limited, cleaned up; and what they are told.
 
 use scavenger_planner::{
-    action::{PodEvent, Task},
-    fixtures::{key, millis, node, pod, seconds, settings, sj},
+    action::Task,
+    fixtures::{key, millis, node, pod, seconds, settings, sj, warning},
     values::{Key, Observation, Outcome, Phase, Reason, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Stream, Workload};
@@ -418,8 +418,8 @@ fn a_slow_pull_that_makes_progress_is_no_failure() {
 fn a_volume_that_can_not_be_mounted_fails_it_after_the_deadline_with_the_kubelets_reason() {
     let mut cluster = cluster();
     cluster.delays.kubelet = seconds(100_000);
-    let message = "MountVolume.SetUp failed for volume \"secret-0\" : secret \"s\" not found".to_owned();
-    cluster.pod_event = Some(PodEvent { warning: true, reason: "FailedMount".to_owned(), message });
+    let message = "MountVolume.SetUp failed for volume \"secret-0\" : secret \"s\" not found";
+    cluster.pod_event = Some(warning("FailedMount", message));
     let mut naming = sj("a");
     naming.spec.as_mut().unwrap().secrets = vec!["s".into()];
     cluster.submit(naming, work(10));
@@ -429,7 +429,7 @@ fn a_volume_that_can_not_be_mounted_fails_it_after_the_deadline_with_the_kubelet
     assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Failed), Reason::ContainerNotCreated));
     assert_eq!(
         cluster.status("a").message,
-        "ContainerNotCreated: pod a-1-0: FailedMount: MountVolume.SetUp failed for volume \"secret-0\" : secret \
+        "ContainerNotCreated: pod a-1-0 on node n1: FailedMount: MountVolume.SetUp failed for volume \"secret-0\" : secret \
          \"s\" not found"
     );
     assert!(cluster.jobs_of("a").iter().all(|job| job.deleting), "it would go on trying");
@@ -437,9 +437,7 @@ fn a_volume_that_can_not_be_mounted_fails_it_after_the_deadline_with_the_kubelet
 
 #[test]
 fn a_node_that_can_not_make_sandboxes_or_says_nothing_is_not_the_workloads_fault() {
-    let event = |reason: &str, message: &str| {
-        Some(PodEvent { warning: true, reason: reason.to_owned(), message: message.to_owned() })
-    };
+    let event = |reason: &str, message: &str| Some(warning(reason, message));
     for event in [
         event("FailedCreatePodSandBox", "no"),
         // Until Kubernetes detaches it from a node that is lost, six minutes later.
@@ -472,8 +470,25 @@ fn an_event_that_only_announces_a_failure_waits_for_its_cause() {
         let mut cluster = cluster();
         // The container's status comes after the deadline of 300 s, and is good by then.
         cluster.delays.kubelet = seconds(310);
-        cluster.pod_event =
-            Some(PodEvent { warning: true, reason: reason.to_owned(), message: message.to_owned() });
+        cluster.pod_event = Some(warning(reason, message));
+        cluster.submit(sj("a"), work(10));
+        completed(&mut cluster, "a");
+        assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Completed), Reason::Completed), "{message}");
+    }
+}
+
+/// As `SyncPod` and `pkg/kubelet/network/dns` of the kubelet (1.37) say it before they pull the image.
+#[test]
+fn a_warning_that_keeps_a_pod_from_nothing_is_none() {
+    for (reason, message) in [
+        ("FailedToRetrieveImagePullSecret", "Unable to retrieve some image pull secrets (login)"),
+        ("DNSConfigForming", "Nameserver limits were exceeded"),
+        ("MissingClusterDNS", "kubelet does not have ClusterDNS IP configured"),
+    ] {
+        let mut cluster = cluster();
+        // A large image is pulled for longer than the deadline of 300 s.
+        cluster.delays.kubelet = seconds(600);
+        cluster.pod_event = Some(warning(reason, message));
         cluster.submit(sj("a"), work(10));
         completed(&mut cluster, "a");
         assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Completed), Reason::Completed), "{message}");

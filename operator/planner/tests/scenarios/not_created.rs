@@ -2,7 +2,7 @@
 
 use scavenger_planner::{
     action::PodEvent,
-    fixtures::{key, node, seconds, settings, sj},
+    fixtures::{key, node, seconds, settings, sj, warning},
     values::{Outcome, Phase, Reason, ScavengerJob},
 };
 use scavenger_simulator::{Cluster, Workload};
@@ -116,7 +116,8 @@ fn one_that_was_suspended_or_asks_for_more_has_still_run() {
 #[test]
 fn another_image_that_is_misspelt_fails() {
     for restart in [false, true] {
-        let mut cluster = interrupted_and_stuck("ErrImagePull", "r.io/a:2: not found");
+        let mut cluster =
+            interrupted_and_stuck("ErrImagePull", "failed to resolve image: r.io/a:2: not found");
         cluster.control("a", |controls| controls.suspend = true);
         cluster.run_until("nothing is left", |cluster| cluster.live_pods("a").is_empty());
         cluster.replace("a", |mut sj| {
@@ -139,7 +140,9 @@ fn a_command_that_could_be_started_once_is_no_failure() {
     cluster.run_until_phase("a", Phase::Running);
     cluster.run_for(seconds(70));
     cluster.change_workload("a", |workload| {
-        workload.cannot_start = Some("exec: \"gmx\": executable file not found in $PATH".to_owned());
+        workload.cannot_start = Some(
+            "unable to start container process: exec: \"gmx\": executable file not found in $PATH".to_owned(),
+        );
     });
     cluster.delete_pod(&key("a-1-0"));
     is_tried_again_until_it_is_mended(&mut cluster);
@@ -192,10 +195,13 @@ fn a_gang_of_which_one_pod_runs_is_not_failed_by_another_that_cannot_be_created(
 
 /// A pod that is placed and does not start, with this as its newest event.
 fn silent(sj: ScavengerJob, reason: &str, message: &str) -> Cluster {
+    with_event(sj, warning(reason, message))
+}
+
+fn with_event(sj: ScavengerJob, event: PodEvent) -> Cluster {
     let mut cluster = cluster();
     cluster.delays.kubelet = seconds(100_000);
-    cluster.pod_event =
-        Some(PodEvent { warning: true, reason: reason.to_owned(), message: message.to_owned() });
+    cluster.pod_event = Some(event);
     cluster.submit(sj, work(10));
     cluster.run_until("it is judged", |cluster| {
         let status = cluster.status("a");
@@ -215,11 +221,23 @@ fn what_a_volume_needs_and_nobody_has_fails_nobody() {
     ] {
         let cluster = silent(naming("a"), "FailedMount", message);
         assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), Reason::NodeFailure), "{message}");
-        assert_eq!(cluster.status("a").message, format!("pod a-1-0: FailedMount: {message}"));
+        assert_eq!(cluster.status("a").message, format!("pod a-1-0 on node n1: FailedMount: {message}"));
     }
     let own = "MountVolume.SetUp failed for volume \"secret-0\" : secret \"s\" not found";
     assert_eq!(silent(naming("a"), "FailedMount", own).status("a").phase, Phase::Failed);
     assert_eq!(silent(sj("a"), "FailedMount", own).status("a").failed_starts, 1, "it names no Secret");
+}
+
+/// It asks for a key of a Secret that the spec names, too.
+#[test]
+fn what_an_injected_container_lacks_fails_nobody() {
+    let message = "Error: couldn't find key ca in Secret lab/s";
+    let event = PodEvent { other_container: Some("mesh".into()), ..warning("Failed", message) };
+    let cluster = with_event(naming("a"), event);
+    assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), Reason::NodeFailure));
+    let said = format!("pod a-1-0 on node n1, container mesh: Failed: {message}");
+    assert_eq!(cluster.status("a").message, said);
+    assert_eq!(silent(naming("a"), "Failed", message).status("a").phase, Phase::Failed, "main asks for it");
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn a_pod_that_ran_and_is_refused_by_its_kubelet_was_interrupted() {
         assert_eq!(cluster.status("a").phase, Phase::Interrupted, "{reason}\n{}", cluster.history());
         assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Interrupted), reason_of(reason)));
         let message = attempt(&cluster, "a").message.clone().unwrap();
-        assert_eq!(message, format!("the node ended pod a-1-0: {reason}: the node said no"));
+        assert_eq!(message, format!("node n1 ended pod a-1-0: {reason}: the node said no"));
         let status = cluster.status("a");
         assert_eq!((status.interrupted_count, status.failed_starts), (1, 0), "{reason}");
         assert!((95..=110).contains(&status.active_seconds), "{reason}: {}", status.active_seconds);
@@ -67,7 +67,7 @@ fn a_pod_that_is_refused_before_it_ran_was_not() {
         cluster.run_until_phase("a", Phase::Waiting);
         assert_eq!(outcome(&cluster, "a"), (1, Some(Outcome::Withdrawn), reason_of(reason)));
         let message = attempt(&cluster, "a").message.clone().unwrap();
-        assert_eq!(message, format!("the node refused pod a-1-0: {reason}: the node said no"));
+        assert_eq!(message, format!("node n1 refused pod a-1-0: {reason}: the node said no"));
         assert_eq!((cluster.status("a").interrupted_count, cluster.status("a").failed_starts), (0, 1));
         completed(&mut cluster, "a");
     }

@@ -127,7 +127,9 @@ fn a_registry_that_is_away_fails_nobody() {
 
 #[test]
 fn what_the_registry_said_counts_while_the_kubelet_only_waits() {
-    for (said, end) in [("r.io/a:1: not found", Phase::Failed), (AWAY, Phase::Waiting)] {
+    for (said, end) in
+        [("failed to resolve image: r.io/a:1: not found", Phase::Failed), (AWAY, Phase::Waiting)]
+    {
         let mut cluster = cluster();
         cluster.delays.kubelet = seconds(100_000);
         cluster.submit(sj("a"), work(10));
@@ -145,7 +147,8 @@ fn what_the_registry_said_counts_while_the_kubelet_only_waits() {
 const BROKEN: &str = "error running prestart hook #0: nvidia-container-cli: driver/library version mismatch";
 
 /// A program that is not in the image.
-const NO_COMMAND: &str = "exec: \"gmx_mpi\": executable file not found in $PATH";
+const NO_COMMAND: &str = "runc create failed: unable to start container process: exec: \"gmx_mpi\": executable file not found in \
+                          $PATH";
 
 #[test]
 fn a_node_that_starts_no_container_fails_nobody_and_is_left_alone_after_three() {
