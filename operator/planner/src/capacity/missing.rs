@@ -1,11 +1,14 @@
 //! What is really missing where nothing fits, for messages: a resource, a label, a volume's node, a tolerance for a
 //! taint.
 
-use super::Capacity;
+use super::{Capacity, state};
 use crate::values::{
     Demand, Node, Placement, Settings, Shortage,
     resources::{Amount, Resources},
 };
+
+/// Nodes that a message names.
+const NAMED: usize = 3;
 
 impl Capacity {
     /// A resource that pods ask for and that no node has: it is misspelt, or somebody else than the nodes offers it.
@@ -37,6 +40,29 @@ impl Capacity {
             None => format!("asks for {asked}, which no node has"),
         };
         Some(Shortage { resource: Some(name.to_string()), left: 0, whole: 0, message })
+    }
+
+    /// Why no node gives a resource that some nodes have: none of these takes pods now.
+    pub(super) fn why_none_gives(&self, resource: &str, placement: &Placement) -> String {
+        let has = |node: &&Node| node.allocatable.get(resource) > 0;
+        let of_pool: Vec<&Node> = self.all_pool_nodes().filter(has).collect();
+        let reached: Vec<&Node> =
+            of_pool.iter().copied().filter(|node| placement.admits_when_ready(node)).collect();
+        let (nodes, which) = match (1..of_pool.len()).contains(&reached.len()) {
+            true => (reached, " that it can go to"),
+            false => (of_pool, " of the pool"),
+        };
+        let says = |node: &&Node| format!("{} {}", node.name, state::why_unusable(node));
+        match &*nodes {
+            [] => "no node of the pool has any".to_owned(),
+            [node] => format!("only node {} has it, and {}", node.name, says(node)),
+            nodes => {
+                let named: Vec<String> = nodes.iter().take(NAMED).map(says).collect();
+                let more = if nodes.len() > NAMED { ", ..." } else { "" };
+                let (count, named) = (nodes.len(), named.join(", "));
+                format!("{count} nodes{which} have it, and none of them takes pods now: {named}{more}")
+            }
+        }
     }
 
     /// Why no node of the pool lets pods of a placement in, once all of them are ready: what has to hold is asked in

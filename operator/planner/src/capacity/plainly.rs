@@ -47,8 +47,8 @@ impl Capacity {
         self.exceeds_free(demand, ledger, settings).map_or(Ok(()), Err)?;
         if let Some((sums, takeable)) = self.part_plainly(demand, ledger) {
             let free = questions::free_in(&sums, Some(&takeable), settings);
-            let shortage =
-                questions::exceeds_left(demand, &free, (&sums.allocatable, &sums.own), OF_PART, settings);
+            let left = (&sums.allocatable, &sums.own);
+            let shortage = self.exceeds_left(demand, &free, left, OF_PART, settings);
             shortage.map_or(Ok(()), Err)?;
         }
         self.nodes_for(demand, ledger).map_err(|placed| {

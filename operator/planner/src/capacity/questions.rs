@@ -166,9 +166,8 @@ impl Capacity {
         }
         if let Some((sums, takeable)) = self.part_of(ask) {
             let free = free_in(&sums, takeable, settings);
-            if let Some(shortage) =
-                exceeds_left(demand, &free, (&sums.allocatable, &sums.own), OF_PART, settings)
-            {
+            let left = (&sums.allocatable, &sums.own);
+            if let Some(shortage) = self.exceeds_left(demand, &free, left, OF_PART, settings) {
                 return shortage;
             }
         }
@@ -197,7 +196,7 @@ impl Capacity {
     ) -> Option<Shortage> {
         let pool = &self.totals.pool;
         let free = self.free(ledger, settings);
-        let shortage = exceeds_left(demand, &free, (&pool.allocatable, &pool.own), "", settings)?;
+        let shortage = self.exceeds_left(demand, &free, (&pool.allocatable, &pool.own), "", settings)?;
         if self.eligible_nodes > 0 {
             return Some(shortage);
         }
@@ -272,35 +271,35 @@ pub(super) fn exceeds_all(
     })
 }
 
-/// Why a demand is not below the threshold of nodes of which this is free.
-pub(super) fn exceeds_left(
-    demand: &Demand,
-    free: &Resources,
-    (allocatable, limits): (&Resources, &Own),
-    nodes: &str,
-    settings: &Settings,
-) -> Option<Shortage> {
-    let total = demand.total();
-    let resource = total.exceeds(free)?;
-    let asked = Amount(resource, total.get(resource));
-    let message = if allocatable.get(resource) > 0 {
-        let left = Amount(resource, free.get(resource).max(0));
-        let limit = limits.limit(settings, allocatable);
-        let share = state::share(&settings.start_thresholds, &limit, allocatable, resource);
-        format!("needs {asked}, but only {left} are left below the threshold of {share}{nodes}")
-    } else {
-        let nodes = if nodes.is_empty() { "node of the pool" } else { "node that it can go to" };
-        format!("needs {asked}, but no {nodes} has any that takes pods now: they are cordoned or not ready")
-    };
-    Some(Shortage {
-        message,
-        left: free.get(resource).max(0),
-        whole: allocatable.get(resource),
-        resource: Some(resource.to_owned()),
-    })
-}
-
 impl Capacity {
+    /// Why a demand is not below the threshold of nodes of which this is free.
+    pub(super) fn exceeds_left(
+        &self,
+        demand: &Demand,
+        free: &Resources,
+        (allocatable, limits): (&Resources, &Own),
+        nodes: &str,
+        settings: &Settings,
+    ) -> Option<Shortage> {
+        let total = demand.total();
+        let resource = total.exceeds(free)?;
+        let asked = Amount(resource, total.get(resource));
+        let message = if allocatable.get(resource) > 0 {
+            let left = Amount(resource, free.get(resource).max(0));
+            let limit = limits.limit(settings, allocatable);
+            let share = state::share(&settings.start_thresholds, &limit, allocatable, resource);
+            format!("needs {asked}, but only {left} are left below the threshold of {share}{nodes}")
+        } else {
+            format!("needs {asked}; {}", self.why_none_gives(resource, &demand.placement))
+        };
+        Some(Shortage {
+            message,
+            left: free.get(resource).max(0),
+            whole: allocatable.get(resource),
+            resource: Some(resource.to_owned()),
+        })
+    }
+
     /// Why no node has capacity for a demand, of so many that match it, some of them closed to ScavengerJobs.
     pub(super) fn not_placed(
         &self,

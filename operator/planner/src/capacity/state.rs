@@ -111,11 +111,7 @@ impl NodeState {
             return NodeStanding::Outside(why);
         }
         if !node.usable {
-            return NodeStanding::Unusable(match (&node.pressure, node.ready) {
-                (Some(pressure), _) => format!("it reports {pressure}"),
-                (None, true) => "it is cordoned".to_owned(),
-                (None, false) => "it is not ready".to_owned(),
-            });
+            return NodeStanding::Unusable(format!("it {}", why_unusable(node)));
         }
         match self.closed() {
             Some(Closed::Starts(why)) => NodeStanding::Closed(why.clone()),
@@ -130,6 +126,18 @@ impl NodeState {
             Takes::Closed(why) => Some(why),
             Takes::Open | Takes::Nothing => None,
         }
+    }
+}
+
+/// Why a node takes no pods, as what it does.
+pub(super) fn why_unusable(node: &Node) -> String {
+    let has_no_network =
+        || node.taints.iter().any(|taint| &*taint.key == "node.kubernetes.io/network-unavailable");
+    match (&node.pressure, node.ready) {
+        (Some(pressure), _) => format!("reports {pressure}"),
+        (None, false) => "is not ready".to_owned(),
+        (None, true) if has_no_network() => "has no network yet".to_owned(),
+        (None, true) => "is cordoned".to_owned(),
     }
 }
 

@@ -132,14 +132,41 @@ fn a_pool_without_nodes_and_one_whose_nodes_take_no_pods_say_so() {
         message,
         "no node belongs to the pool (nodeSelector and toleratedTaints of the ScavengerPool)"
     );
-    let gpu = node("n2", 4000).having("example.com/gpu", 1).cordoned();
-    let asks = sj("a").asking_for("example.com/gpu", 1);
+}
+
+#[test]
+fn a_resource_of_nodes_that_take_no_pods_is_named_with_these_nodes() {
+    let gpu = |name| node(name, 4000).having("example.com/gpu", 1);
+    let asks = || sj("a").asking_for("example.com/gpu", 1);
+    let lacks = |nodes: Vec<Node>, sj| {
+        let all = nodes.into_iter().chain([node("n1", 4000)]);
+        let (reason, message) = told(settings(), all, None, sj);
+        assert_eq!(reason, WaitingReason::NoCapacity);
+        message
+    };
     assert_eq!(
-        told(settings(), [node("n1", 4000), gpu], None, asks),
-        (
-            WaitingReason::NoCapacity,
-            "needs 1 example.com/gpu, but no node of the pool has any that takes pods now: they are cordoned or not ready"
-                .to_owned()
-        )
+        lacks(vec![gpu("n2").cordoned()], asks()),
+        "needs 1 example.com/gpu; only node n2 has it, and n2 is cordoned"
+    );
+    assert_eq!(
+        lacks(vec![gpu("n2").cordoned(), gpu("n3").unusable()], asks()),
+        "needs 1 example.com/gpu; 2 nodes of the pool have it, and none of them takes pods now: n2 is cordoned, n3 is not ready"
+    );
+    let ill = || ["n2", "n3", "n4", "n5"].map(|name| gpu(name).pressed("DiskPressure"));
+    assert_eq!(
+        lacks(ill().to_vec(), asks()),
+        "needs 1 example.com/gpu; 4 nodes of the pool have it, and none of them takes pods now: n2 reports DiskPressure, n3 \
+         reports DiskPressure, n4 reports DiskPressure, ..."
+    );
+    // Of nodes that it cannot go to nothing is said.
+    let here = [gpu("n2").labelled("zone", "a").cordoned(), gpu("n3").labelled("zone", "b").unusable()];
+    assert_eq!(
+        lacks(here.to_vec(), asks().only_on("zone", "a")),
+        "needs 1 example.com/gpu; only node n2 has it, and n2 is cordoned"
+    );
+    let no_network = Node { usable: false, ..gpu("n2").tainted("node.kubernetes.io/network-unavailable") };
+    assert_eq!(
+        lacks(vec![no_network], asks()),
+        "needs 1 example.com/gpu; only node n2 has it, and n2 has no network yet"
     );
 }
