@@ -22,13 +22,15 @@
 //!
 //! | what the node lacks | reason | when |
 //! |---|---|---|
-//! | memory: expected use and what ScavengerJobs hold are above `interruptThreshold` | NodeMemoryShort | at once |
-//! | cpu: the last sample and what ScavengerJobs hold are above it | NodeCPUShort | after `usage.linger` |
+//! | memory: expected use and what ScavengerJobs hold are above `interruptThreshold` | NodeMemoryShort | in rounds |
+//! | cpu: the last sample and what ScavengerJobs hold are above it | NodeCPUShort | after `usage.linger`, in rounds |
+//! | either: they are above what the pool would take for short without a threshold of its own | the same | at once |
 //! | samples, for `usage.metricsGracePeriod` | NodeNotMeasured | all that were started by use, in rounds |
 //! | trust: an ordinary pod was killed or evicted for its memory | OrdinaryPodKilled | all that were started by use, in rounds |
 //!
-//! What is short is given back at once. The last two say nothing of what is short now, and the end of a metrics-server concerns
-//! every node in the same second: they take their rounds (`super::rounds`) over all nodes together.
+//! A node that hardly has anything left is relieved at once, whatever else goes on. All others take their rounds
+//! (`super::rounds`) over all nodes together: a threshold with a typing error, or the end of a metrics-server, concerns every node
+//! in the same second. A round is so large that single nodes do not feel it.
 //!
 //! Those that lose least go, until the headroom target is reached. What an ordinary pod requests that was just bound is
 //! expected of it, so a start that was planned too early is taken back as soon as both are seen on the node.
@@ -44,6 +46,7 @@ use super::{
 };
 use crate::{
     capacity::Capacity,
+    lifecycle::loss::Loss,
     node_use::Lack,
     values::{
         Headroom, Key, Name, Reason, Usage,
@@ -93,12 +96,19 @@ impl Cause for ShortNodes {
     fn order(&mut self, pool: &mut Pool<'_>) {
         self.measured.relieve(pool);
         let now = pool.now;
+        let mut short: BTreeMap<Reason, Vec<Short<'_>>> = BTreeMap::new();
         let mut given_up: BTreeMap<Reason, Vec<(&Name, String)>> = BTreeMap::new();
         for (node, lacks) in &self.lacking {
             for lack in lacks {
                 match lack {
-                    Lack::Memory(used) => relieve_used(node, MEMORY, *used, &Reason::NodeMemoryShort, pool),
-                    Lack::Cpu(used) => relieve_used(node, CPU, *used, &Reason::NodeCPUShort, pool),
+                    Lack::Memory(used) => {
+                        let of = Short { node, resource: MEMORY, used: *used };
+                        short.entry(Reason::NodeMemoryShort).or_default().push(of);
+                    }
+                    Lack::Cpu(used) => {
+                        let of = Short { node, resource: CPU, used: *used };
+                        short.entry(Reason::NodeCPUShort).or_default().push(of);
+                    }
                     Lack::Measurements(since) => {
                         let minutes = now.duration_since(*since).as_mins();
                         let message = format!("what node {node} uses was not measured for {minutes} minutes");
@@ -109,6 +119,9 @@ impl Cause for ShortNodes {
                     }
                 }
             }
+        }
+        for (reason, nodes) in short {
+            relieve_used(&nodes, &reason, pool);
         }
         for (reason, nodes) in given_up {
             give_up(nodes, &reason, pool);
@@ -303,56 +316,93 @@ impl MeasuredMemory {
             Amount(MEMORY, whole),
         );
         let limits = limits(threshold, Share::from_fraction(TARGET));
-        let amounts = (only(MEMORY, used), only(MEMORY, whole));
-        if order_least(amounts, &limits, candidates, (&Reason::NodePressure, &message), pool) {
+        let (used, whole) = (only(MEMORY, used), only(MEMORY, whole));
+        let chosen = headroom::choose(&used, &whole, &limits, "", candidates);
+        for (sj, _) in &chosen {
+            pool.order(sj, Reason::NodePressure, message.clone());
+        }
+        if !chosen.is_empty() {
             self.relieving.insert(node.clone());
         }
     }
 }
 
-/// Orders the interruption of those that lose least, until of what a node has (the second amount) no more is taken (the first)
-/// than the target. False if nobody has to go.
-fn order_least(
-    (taken, whole): (Resources, Resources),
-    limits: &Headroom,
-    candidates: Vec<Candidate>,
-    (reason, message): (&Reason, &str),
-    pool: &mut Pool<'_>,
-) -> bool {
-    let chosen = headroom::choose(&taken, &whole, limits, "", candidates);
-    for (sj, _) in &chosen {
-        pool.order(sj, reason.clone(), message.to_owned());
-    }
-    !chosen.is_empty()
+/// A node of which ordinary pods use so much of a resource that ScavengerJobs must go.
+struct Short<'a> {
+    node: &'a Name,
+    resource: &'static str,
+    used: i64,
 }
 
-/// Orders the interruption of those that lose least, until the node is down to the headroom target of a resource of which
-/// ordinary pods use this much. What is terminating counts as gone. Of memory comes back what was counted of a pod: what it
-/// holds without what it was not expected to use.
-fn relieve_used(node: &Name, resource: &str, used: i64, reason: &Reason, pool: &mut Pool<'_>) {
-    let Some(load) = pool.capacity.node(node) else { return };
-    let whole = load.node.allocatable.get(resource);
-    let threshold = pool.settings.interrupts_above(load.node, resource);
-    let target = pool.settings.headroom_of(load.node).target(resource).min(threshold);
-    let mut held = 0_i64;
-    let mut candidates = Vec::new();
-    for (sj, holds) in pool.counted_on(node, resource) {
-        if matches!(pool.standing_of(sj), Standing::Terminating(_)) {
-            continue;
+impl Short<'_> {
+    /// Those that lose least, until the node is down to the target, if it is above the threshold. What is terminating, or goes
+    /// because of another node, counts as gone. Of memory comes back what was counted of a pod: what it holds without what it was
+    /// not expected to use.
+    fn victims(
+        &self,
+        (threshold, target): (Share, Share),
+        going: &BTreeSet<Key>,
+        pool: &Pool<'_>,
+    ) -> Vec<(Loss, Key, String)> {
+        let (node, resource) = (self.node, self.resource);
+        let Some(load) = pool.capacity.node(node) else { return Vec::new() };
+        let whole = load.node.allocatable.get(resource);
+        let mut held = 0_i64;
+        let mut candidates = Vec::new();
+        for (sj, holds) in pool.counted_on(node, resource) {
+            if going.contains(sj) || matches!(pool.standing_of(sj), Standing::Terminating(_)) {
+                continue;
+            }
+            held = held.saturating_add(holds);
+            if let Some(loss) = pool.loss_of(sj).filter(|_| holds > 0) {
+                candidates.push(Candidate { sj: sj.clone(), held: only(resource, holds), loss });
+            }
         }
-        held = held.saturating_add(holds);
-        if let Some(loss) = pool.loss_of(sj).filter(|_| holds > 0) {
-            candidates.push(Candidate { sj: sj.clone(), held: only(resource, holds), loss });
+        let message = format!(
+            "ordinary pods of node {node} use {} and ScavengerJobs hold {} of its {}: more than {threshold}",
+            Amount(resource, self.used),
+            Amount(resource, held),
+            Amount(resource, whole),
+        );
+        let taken = only(resource, self.used.saturating_add(held));
+        let chosen =
+            headroom::choose(&taken, &only(resource, whole), &limits(threshold, target), "", candidates);
+        let with_loss = |(sj, _): (Key, _)| Some((pool.loss_of(&sj)?, sj, message.clone()));
+        chosen.into_iter().filter_map(with_loss).collect()
+    }
+}
+
+/// Orders the interruption of those that lose least on these nodes, down to the headroom target: in rounds, for it may be the
+/// threshold that is wrong. Who must stay until the next round goes all the same where hardly anything is left.
+fn relieve_used(nodes: &[Short<'_>], reason: &Reason, pool: &mut Pool<'_>) {
+    let threshold = |short: &Short<'_>, pool: &Pool<'_>| {
+        let node = pool.capacity.node(short.node)?.node;
+        let threshold = pool.settings.interrupts_above(node, short.resource);
+        let target = pool.settings.headroom_of(node).target(short.resource).min(threshold);
+        Some((threshold, target, pool.settings.runs_short_above(node, short.resource)))
+    };
+    if !pool.rounds.is_full(reason, pool.now) {
+        let (mut victims, mut going) = (Vec::new(), BTreeSet::new());
+        for short in nodes {
+            let Some((threshold, target, _)) = threshold(short, pool) else { continue };
+            let of_node = short.victims((threshold, target), &going, pool);
+            going.extend(of_node.iter().map(|(_, sj, _)| sj.clone()));
+            victims.extend(of_node);
+        }
+        victims.sort();
+        let in_order = victims.into_iter().map(|(_, sj, message)| (sj, message));
+        pool.order_in_rounds(reason, in_order.len(), in_order);
+    }
+    if !pool.rounds.is_full(reason, pool.now) {
+        return;
+    }
+    for short in nodes {
+        let Some((threshold, _, end)) = threshold(short, pool) else { continue };
+        let end = end.max(threshold);
+        for (_, sj, message) in short.victims((end, end), &BTreeSet::new(), pool) {
+            pool.order(&sj, reason.clone(), message);
         }
     }
-    let message = format!(
-        "ordinary pods of node {node} use {} and ScavengerJobs hold {} of its {}: more than {threshold}",
-        Amount(resource, used),
-        Amount(resource, held),
-        Amount(resource, whole),
-    );
-    let amounts = (only(resource, used.saturating_add(held)), only(resource, whole));
-    order_least(amounts, &limits(threshold, target), candidates, (reason, &message), pool);
 }
 
 /// Gives up what was counted by use on these nodes: all that was started so goes in rounds, those that lose least first.

@@ -348,8 +348,12 @@ impl Settings {
     /// Above which share of the memory or cpu of a node that is counted by use ScavengerJobs go.
     #[must_use]
     pub(crate) fn interrupts_above(&self, node: &Node, resource: &str) -> Share {
-        let least = self.start_thresholds_of(node).share(resource).max(Share::from_fraction(0.95));
-        self.headroom_of(node).threshold(resource).unwrap_or(least)
+        self.headroom_of(node).threshold(resource).unwrap_or_else(|| self.runs_short_above(node, resource))
+    }
+
+    /// Above which share hardly anything is left of it, whatever threshold somebody sets.
+    pub(crate) fn runs_short_above(&self, node: &Node, resource: &str) -> Share {
+        self.start_thresholds_of(node).share(resource).max(Share::from_fraction(0.95))
     }
 }
 
