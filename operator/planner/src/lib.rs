@@ -94,6 +94,7 @@ pub mod report;
 pub mod values;
 
 pub use capacity::NodeStanding;
+pub use causes::pending_pod::uid_of_preemptor;
 pub use faults::refusal;
 pub use lifecycle::loss;
 pub use plan::{Plan, Planner, check, guard};

@@ -330,7 +330,7 @@ impl Cause for PendingPods {
             let pod = self.reserve(pod, &node);
             pool.capacity.set_pod(&pod);
             for sj in victims {
-                let message = format!("frees capacity for pod {} on node {node}", pod.key);
+                let message = message(&sj, &pod, &node);
                 pool.order(&sj, Reason::PreemptedByOperator, message);
             }
         }
@@ -344,6 +344,27 @@ impl Cause for PendingPods {
     fn wake_at(&self) -> Option<Timestamp> {
         self.pending.values().filter_map(Pending::refused_at).min()
     }
+}
+
+/// Behind this a message has the UID of the pod for which a ScavengerJob went.
+const UID: &str = " (UID ";
+
+/// Why a ScavengerJob goes. Its user need not see pods of other namespaces: of them it is told what kube-scheduler tells those that
+/// it preempts, and the priority.
+fn message(sj: &Key, pod: &Pod, node: &Name) -> String {
+    let (name, uid, priority) = (&pod.key, &pod.uid, pod.priority);
+    match name.namespace == sj.namespace {
+        true => format!("frees capacity for pod {name} on node {node}"),
+        false => {
+            format!("frees capacity for an ordinary pod with priority {priority} on node {node}{UID}{uid})")
+        }
+    }
+}
+
+/// The UID of the pod for which a ScavengerJob went, in the message that says so without its name.
+#[must_use]
+pub fn uid_of_preemptor(message: &str) -> Option<&str> {
+    message.strip_prefix("frees capacity for an ordinary pod ")?.rsplit_once(UID)?.1.strip_suffix(')')
 }
 
 impl Pool<'_> {

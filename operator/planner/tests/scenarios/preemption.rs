@@ -2,7 +2,8 @@
 
 use scavenger_planner::{
     fixtures::{key, node, pod, seconds, settings, sj},
-    values::{Expression, NodeTerm, Observation, Operator, Outcome, Phase, Reason, WaitingReason},
+    uid_of_preemptor,
+    values::{Expression, Key, NodeTerm, Observation, Operator, Outcome, Phase, Reason, WaitingReason},
 };
 use scavenger_simulator::{Cluster, Kill, Workload};
 
@@ -248,14 +249,21 @@ fn of_two_pods_the_more_important_one_is_served_first() {
         pod
     };
     cluster.create_pod(waits("a", 9500, 0), seconds(1000));
-    cluster.create_pod(waits("b", 9500, 100), seconds(1000));
+    let mut of_others = waits("b", 9500, 100);
+    of_others.key = Key::new("shop", "b");
+    cluster.create_pod(of_others, seconds(1000));
     cluster.run_until("both decisions are made", |cluster| {
         cluster
             .scavenger_jobs()
             .all(|sj| sj.status.attempt.as_ref().is_some_and(|attempt| attempt.disruption.is_some()))
     });
     let message = |name: &str| attempt(&cluster, name).disruption.clone().unwrap().message;
-    assert_eq!(message("cheap"), "frees capacity for pod lab/b on node n1");
+    assert_eq!(
+        message("cheap"),
+        "frees capacity for an ordinary pod with priority 100 on node n1 (UID uid-of-b)",
+        "its user need not know the pods of others"
+    );
+    assert_eq!(uid_of_preemptor(&message("cheap")), Some("uid-of-b"));
     assert_eq!(message("dear"), "frees capacity for pod lab/a on node n2");
 }
 

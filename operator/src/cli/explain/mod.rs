@@ -10,6 +10,7 @@ use scavenger_planner::{
     Planner,
     action::Task,
     resources::{Amount, CPU, MEMORY, PODS, Resources},
+    uid_of_preemptor,
     values::{Figures, Key, Observation, Phase, Pod, RuntimeClass, ScavengerJob, ScavengerJobStatus},
 };
 use scavenger_schema::{scavenger_job as crd, terminal::shown};
@@ -76,6 +77,10 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
     if !sj.status.message.is_empty() {
         lines.add("says", &sj.status.message);
     }
+    let disruption = sj.status.attempt.as_ref().and_then(|attempt| attempt.disruption.as_ref());
+    if let Some(pod) = disruption.and_then(|disruption| preemptor(snapshot, &disruption.message)) {
+        lines.add("went for", &format!("pod {pod}"));
+    }
     if let Some(waiting) = sj.status.admitted.as_ref().and_then(|admitted| admitted.waiting.as_ref()) {
         lines.add("waits", waiting.reason.name());
     }
@@ -116,6 +121,15 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
         lines.add("node agents", &text);
     }
     Ok(lines.text)
+}
+
+/// The pod that a message about an interruption only describes, if it is there yet: who sees the whole cluster may know its name.
+fn preemptor<'a>(snapshot: &'a Snapshot, message: &str) -> Option<&'a Key> {
+    let uid = uid_of_preemptor(message)?;
+    snapshot.observations().iter().find_map(|observation| match observation {
+        Observation::Pod(pod) if *pod.uid == *uid => Some(&pod.key),
+        _ => None,
+    })
 }
 
 /// The RuntimeClass of a ScavengerJob, if it names one that is there.
@@ -392,7 +406,7 @@ fn lost(attempt: &crd::Attempt) -> String {
 
 #[cfg(test)]
 mod tests {
-    use scavenger_planner::fixtures::{at, key, node, runtime_class, settings, sj};
+    use scavenger_planner::fixtures::{at, key, node, pod, runtime_class, settings, sj};
 
     use super::*;
 
@@ -412,6 +426,21 @@ mod tests {
         ] {
             assert!(text.contains(line), "{text}");
         }
+    }
+
+    #[test]
+    fn the_pod_for_which_one_went_is_named_to_who_sees_the_whole_cluster() {
+        let mut web = pod("web", 1000);
+        web.key = Key::new("shop", "web");
+        let observations =
+            vec![Observation::Pod(Box::new(pod("other", 1000))), Observation::Pod(Box::new(web))];
+        let snapshot = Snapshot::new(at(0), observations);
+        let message = |uid: &str| {
+            format!("frees capacity for an ordinary pod with priority 100 on node n1 (UID {uid})")
+        };
+        assert_eq!(preemptor(&snapshot, &message("uid-of-web")), Some(&Key::new("shop", "web")));
+        assert_eq!(preemptor(&snapshot, &message("gone")), None);
+        assert_eq!(preemptor(&snapshot, "frees capacity for pod lab/other on node n1"), None);
     }
 
     #[test]
