@@ -1,35 +1,32 @@
 //! What a run input file says, as a description of the system.
 //!
-//! Only GROMACS itself reads every version of its own format, so `gmx dump` reads it, and the program for awk that looks for
-//! what matters in a dump is the one by which the submitter inspects a file where it is.
+//! Only GROMACS itself reads every version of its own format, so `gmx dump` reads it, and what matters in a dump is found as the
+//! submitter finds it when it inspects a file where it is.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use scavenger_schema::gpu_offload;
 use scavenger_schema::tuning::{GpuOffload, PmeDescription, Settings, SystemDescription};
-use scavenger_schema::{gpu_offload, tuning};
 
-/// The script of the submitter's inspection.
-const INSPECT: &str = include_str!("../../gromacs-submitter/src/probe/inspect.sh");
-/// Beginning and end of the program for awk in it.
-const QUOTES: (&str, &str) = ("+yes}\" '\n", "\n') || exit 7");
-/// Prints what stands in the file `$2`, read by the program `$1`. The dump ends before the coordinates: awk leaves there.
-const READ: &str = "\"$1\" -quiet dump -s \"$2\" 2>/dev/null | awk \"$3\"";
+/// Prints what the program `$1` says of itself and of the file `$2`.
+const READ: &str = concat!(
+    include_str!("../../gromacs-submitter/src/probe/dump.sh"),
+    "command -v \"$1\" >/dev/null || exit 127\n",
+    "\"$1\" -quiet --version 2>/dev/null | what_a_version_says\n",
+    "\"$1\" -quiet dump -s \"$2\" 2>/dev/null | what_a_dump_says\n",
+);
+/// How the shell ends if there is no such program.
+const NO_PROGRAM: i32 = 127;
 
 /// Why a file gives no system.
 #[derive(Debug, thiserror::Error)]
 pub enum TprError {
     /// GROMACS is not there.
-    #[error("cannot run {program} to read the run input file; install GROMACS, or name it with --gmx")]
-    Start {
-        /// The program that was tried.
-        program: String,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    #[error("cannot run {0} to read the run input file; install GROMACS, or name it with --gmx")]
+    Start(String),
     /// There is no shell.
     #[error("cannot read what gmx dump prints")]
     Read(#[source] io::Error),
@@ -46,56 +43,21 @@ pub enum TprError {
     },
 }
 
-/// What `gmx --version` says of the version and of GPUs, under the keys of [`gpu_offload`].
-pub fn build(program: &str) -> Result<BTreeMap<String, String>, TprError> {
-    let output = Command::new(program).args(["-quiet", "--version"]).stdin(Stdio::null()).output();
-    let output = output.map_err(|source| TprError::Start { program: program.to_owned(), source })?;
-    Ok(build_of(&String::from_utf8_lossy(&output.stdout)))
-}
-
-fn build_of(text: &str) -> BTreeMap<String, String> {
-    let keys = [
-        ("GROMACS version:", gpu_offload::VERSION),
-        ("GPU support:", gpu_offload::GPU_SUPPORT),
-        ("SIMD instructions:", tuning::SIMD),
-        ("Precision:", tuning::PRECISION),
-        ("MPI library:", tuning::MPI),
-    ];
-    let lines = text.lines().filter_map(|line| {
-        let (title, key) = keys.iter().find(|(title, _)| line.starts_with(title))?;
-        let word = line.strip_prefix(title)?.split_whitespace().next()?;
-        Some(((*key).to_owned(), word.to_owned()))
-    });
-    lines.collect()
-}
-
-/// The program for awk.
-fn program() -> &'static str {
-    let (begin, end) = QUOTES;
-    let program = INSPECT.split_once(begin).and_then(|(_, rest)| rest.split_once(end));
-    program.map_or("", |(program, _)| program)
-}
-
-/// Reads `file` with GROMACS's own `gmx` program, whose build is `build`.
-pub fn read(gmx: &str, build: &BTreeMap<String, String>, file: &Path) -> Result<SystemDescription, TprError> {
+/// What GROMACS's own program `gmx` says of itself and of `file`, by the keys of an inspection.
+pub fn read(gmx: &str, file: &Path) -> Result<BTreeMap<String, String>, TprError> {
     let mut shell = Command::new("sh");
-    shell.args(["-c", READ, "read", gmx]).arg(file).arg(program()).stdin(Stdio::null());
-    let output = shell.output().map_err(TprError::Read)?;
+    let output = shell.args(["-c", READ, "read", gmx]).arg(file).stdin(Stdio::null()).output();
+    let output = output.map_err(TprError::Read)?;
+    if output.status.code() == Some(NO_PROGRAM) {
+        return Err(TprError::Start(gmx.to_owned()));
+    }
     let text = String::from_utf8_lossy(&output.stdout);
     let found = text.lines().filter_map(|line| line.split_once('='));
-    described(found, build)
+    Ok(found.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
 }
 
-/// The system about which this was found, run by this build.
-fn described<'a>(
-    found: impl Iterator<Item = (&'a str, &'a str)>,
-    build: &BTreeMap<String, String>,
-) -> Result<SystemDescription, TprError> {
-    let found = found.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    describe(&build.clone().into_iter().chain(found).collect())
-}
-
-fn describe(values: &BTreeMap<String, String>) -> Result<SystemDescription, TprError> {
+/// The system about which this was found.
+pub fn describe(values: &BTreeMap<String, String>) -> Result<SystemDescription, TprError> {
     let atoms: u64 = number(values, "atoms")?;
     let rcoulomb: f64 = number(values, "rcoulomb")?;
     let rvdw: f64 = number(values, "rvdw")?;
@@ -149,29 +111,24 @@ fn number<T: std::str::FromStr>(values: &BTreeMap<String, String>, key: &'static
 mod tests {
     use super::*;
 
-    /// What the program for awk prints of a box of water.
+    /// What is found in the dump of a box of water.
     const WATER: &str = "atoms=2652 integrator=md dt=0.002 nsteps=5000 nstlist=10 verlet-buffer-tolerance=0.005 rlist=1.012 \
         coulombtype=PME rcoulomb=1 rvdw=0.9 fourier-nx=25 fourier-ny=26 fourier-nz=27 pme-order=4 vdw-type=Cut-off \
         tcoupl=V-rescale pcoupl=No constraint-algorithm=Lincs bonded=0 constraints=2652 energy-groups=1 \
         update-obstacles=none box=2.986,2.987,2.988";
 
-    fn parse(found: &str, build: &BTreeMap<String, String>) -> Result<SystemDescription, TprError> {
-        described(found.split_whitespace().filter_map(|word| word.split_once('=')), build)
+    fn parse(found: &str) -> Result<SystemDescription, TprError> {
+        let words = found.split_whitespace().filter_map(|word| word.split_once('='));
+        describe(&words.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
 
-    fn water(from: &str, to: &str, build: &BTreeMap<String, String>) -> SystemDescription {
-        parse(&WATER.replace(from, to), build).expect("the answer should be read")
-    }
-
-    #[test]
-    fn the_program_for_awk_is_found_in_the_script() {
-        assert!(program().starts_with("BEGIN {") && program().trim_end().ends_with('}'), "{}", program());
-        assert!(!program().contains('\''));
+    fn water(from: &str, to: &str) -> SystemDescription {
+        parse(&WATER.replace(from, to)).expect("the answer should be read")
     }
 
     #[test]
     fn reads_a_box_of_water() {
-        let system = water("", "", &BTreeMap::new());
+        let system = water("", "");
         assert_eq!((system.atoms, system.nsteps, system.dt_ps), (2652, 5000, 0.002));
         assert_eq!(system.box_nm, Some([2.986, 2.987, 2.988]));
         assert_eq!((system.cutoff_nm, system.rlist_nm, system.nstlist), (1.0, None, None));
@@ -189,7 +146,7 @@ mod tests {
                 .replace("rlist=1.012", &format!("rlist={rlist}"))
                 .replace("nstlist=10", &format!("nstlist={nstlist}"))
                 .replace("coulombtype=PME", "coulombtype=Cut-off");
-            let system = parse(&found, &BTreeMap::new()).expect("the answer should be read");
+            let system = parse(&found).expect("the answer should be read");
             scavenger_tuner_model::system::System::check(&system).expect("the tuner should take it");
             (system.cutoff_nm, system.rlist_nm, system.nstlist)
         };
@@ -200,22 +157,21 @@ mod tests {
 
     #[test]
     fn settings_and_build_tell_what_may_run_on_a_gpu() {
-        let cuda =
-            build_of("GROMACS version:    2024.4\nPrecision:          mixed\nGPU support:        CUDA\n");
-        let of = |from: &str, to: &str, build: &BTreeMap<String, String>| {
-            let offload = water(from, to, build).gpu_offload;
+        let of = |from: &str, to: &str, build: &str| {
+            let offload = water(from, &format!("{to} {build}")).gpu_offload;
             [offload.nonbonded, offload.pme, offload.bonded, offload.update]
         };
-        assert_eq!(of("", "", &cuda), [true; 4]);
-        assert_eq!(of("", "", &BTreeMap::new()), [true, true, true, false], "the build is not known");
-        assert_eq!(of("", "", &build_of("GPU support:        disabled\n")), [false; 4]);
-        assert_eq!(of("=none", "=virtual-sites", &cuda), [true, true, true, false]);
+        let cuda = "gromacs-version=2024.4 precision=mixed gpu-support=CUDA";
+        assert_eq!(of("=none", "=none", ""), [true, true, true, false], "the build is not known");
+        assert_eq!(of("=none", "=none", cuda), [true; 4]);
+        assert_eq!(of("=none", "=none", "gpu-support=disabled"), [false; 4]);
+        assert_eq!(of("=none", "=virtual-sites", cuda), [true, true, true, false]);
     }
 
     #[test]
     fn says_what_is_missing_or_no_number() {
         let error = |from: &str, to: &str| {
-            parse(&WATER.replace(from, to), &BTreeMap::new()).expect_err("it should be refused").to_string()
+            parse(&WATER.replace(from, to)).expect_err("it should be refused").to_string()
         };
         assert!(error("atoms=", "atom=").contains("no atoms"));
         assert!(error("=2652 ", "=-3 ").contains("atoms = -3"));

@@ -16,14 +16,19 @@ use scavenger_schema::tuning::SystemDescription;
 pub use expanded::without_checkpoints;
 
 /// Reads the .tpr file and makes the working directory.
-pub const INSPECT_SCRIPT: &str =
-    concat!(include_str!("folder.sh"), include_str!("checkpoint.sh"), include_str!("inspect.sh"));
+pub const INSPECT_SCRIPT: &str = concat!(
+    include_str!("folder.sh"),
+    include_str!("checkpoint.sh"),
+    include_str!("dump.sh"),
+    include_str!("inspect.sh")
+);
 
 /// Makes the .tpr file by grompp, unless something has been computed with it, and reads it as [`INSPECT_SCRIPT`] does.
 pub const GROMPP_SCRIPT: &str = concat!(
     include_str!("folder.sh"),
     include_str!("checkpoint.sh"),
     include_str!("grompp.sh"),
+    include_str!("dump.sh"),
     include_str!("inspect.sh")
 );
 
@@ -32,6 +37,7 @@ pub const WATER_SCRIPT: &str = concat!(
     include_str!("folder.sh"),
     include_str!("checkpoint.sh"),
     include_str!("water.sh"),
+    include_str!("dump.sh"),
     include_str!("inspect.sh")
 );
 

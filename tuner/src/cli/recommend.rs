@@ -47,17 +47,16 @@ fn request(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
     let mut request = match (&options.request, &options.file) {
         (Some(path), _) => read(path)?,
         (None, Some(file)) => {
-            let found = tpr::build(&options.gmx)
-                .and_then(|build| Ok((tpr::read(&options.gmx, &build, file)?, build)));
-            let (mut system, build) = found
-                .with_context(|| format!("cannot read {}", file.display()))
-                .map_err(Failure::environment)?;
+            let found = tpr::read(&options.gmx, file)
+                .and_then(|values| Ok((tpr::describe(&values)?, values)))
+                .with_context(|| format!("cannot read {}", file.display()));
+            let (mut system, values) = found.map_err(Failure::environment)?;
             if options.nsteps != -1 {
                 system.nsteps = options.nsteps;
             }
             let mut request = with_nodes(options, system)?;
-            let found = Build::of(&build);
-            let version = || build.get(gpu_offload::VERSION).cloned();
+            let found = Build::of(&values);
+            let version = || values.get(gpu_offload::VERSION).cloned();
             request.gromacs_version = request.gromacs_version.or_else(version);
             request.build = Build { simd: request.build.simd.take().or(found.simd), ..found };
             request
