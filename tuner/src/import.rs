@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use scavenger_schema::tuning::{
-    Build, Device, GpuOffload, Layout, PmeDescription, Resources, Settings, SystemDescription,
+    Build, Device, GpuOffload, Layout, NodeShape, PmeDescription, PredictRequest, Resources, Settings,
+    SystemDescription,
 };
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::hardware;
@@ -87,26 +88,18 @@ impl Line {
 pub struct Run {
     /// Number of its line.
     pub line: u64,
-    /// What ran.
-    pub system: SystemDescription,
-    /// How it ran.
-    pub layout: Layout,
-    /// What it had.
-    pub resources: Resources,
+    /// What ran, how and where.
+    pub asked: PredictRequest,
+    /// CPU of its node, and what all that ran there had of it, in thousandths of a core; none if it is not known.
+    pub node_millicores: (Option<i32>, Option<i32>),
     /// Class of its hardware.
     pub hardware_class: String,
-    /// Version of GROMACS.
-    pub gromacs_version: Option<String>,
-    /// How it was built.
-    pub build: Build,
     /// Measured speed.
     pub ns_per_day: f64,
     /// Seconds over which it was measured.
     pub wall_seconds: f64,
     /// Peak memory, if it was measured.
     pub peak_memory_bytes: Option<i64>,
-    /// CPU of its node, and what all that ran there had of it, in thousandths of a core; none if it is not known.
-    pub node_millicores: (Option<i32>, Option<i32>),
     /// Measured over predicted time, without any measurement.
     pub time_ratio: f64,
 }
@@ -190,9 +183,6 @@ fn checked(
     if gpus > 0 && build.lacks_gpus() {
         return Err("a build in double precision or without gpu_backend uses no GPU".to_owned());
     }
-    let threads = line.ntmpi.saturating_mul(line.ntomp);
-    let cpu_millicores = line.cpu_millicores.unwrap_or_else(|| threads.saturating_mul(1000));
-    let resources = Resources { cpu_millicores, memory_bytes: 0, gpus };
     for (name, value) in [("ns_per_day", line.ns_per_day), ("wall_seconds", line.wall_seconds)] {
         if !(value.is_finite() && value > 0.0) {
             return Err(format!("{name} must be greater than 0, is {value}"));
@@ -209,25 +199,33 @@ fn checked(
             line.wall_seconds
         ));
     }
-    let observation =
-        Observation::local(&system, version, &layout, &resources, labels, line.ns_per_day, "import")
-            .and_then(|run| run.built(version, &build))
-            .map_err(|error| error.to_string())?;
-    let taken = hardware::hardware_of(labels, gpus);
-    let predicted = Model::prior().physics(&observation.job, &taken, &layout, cpu_millicores);
-    Ok(Run {
-        line: number,
+    let threads = line.ntmpi.saturating_mul(line.ntomp);
+    let cpu_millicores = line.cpu_millicores.unwrap_or_else(|| threads.saturating_mul(1000));
+    let asked = PredictRequest {
+        system,
         layout,
-        resources,
-        hardware_class: class_name(taken.cpu, &taken, &layout),
+        node: NodeShape {
+            count: 1,
+            allocatable: Resources { cpu_millicores: 0, memory_bytes: 0, gpus },
+            largest_free: None,
+            labels: labels.clone(),
+        },
+        cpu_millicores: Some(cpu_millicores),
         gromacs_version: version.map(str::to_owned),
         build,
+    };
+    let run = Observation::new(&asked, None, line.ns_per_day, "import").map_err(|error| error.to_string())?;
+    let taken = hardware::hardware_of(labels, gpus);
+    let predicted = Model::prior().physics(&run.job, &taken, &layout, cpu_millicores);
+    Ok(Run {
+        line: number,
+        asked,
+        node_millicores: (line.node_cpu_millicores, line.node_requested_millicores),
+        hardware_class: class_name(taken.cpu, &taken, &layout),
         ns_per_day: line.ns_per_day,
         wall_seconds: line.wall_seconds,
         peak_memory_bytes: line.peak_memory_bytes.filter(|bytes| *bytes > 0),
-        node_millicores: (line.node_cpu_millicores, line.node_requested_millicores),
         time_ratio: predicted / line.ns_per_day,
-        system,
     })
 }
 
@@ -262,15 +260,15 @@ fn three<T: std::str::FromStr + Copy>(name: &str, text: &str) -> Result<[T; 3], 
 pub async fn insert(
     source: &Source,
     runs: &[Run],
-    labels: &BTreeMap<String, String>,
     owner: Option<&str>,
     dry_run: bool,
 ) -> Result<(), ImportError> {
     let all = async {
         let mut transaction = source.pool().begin().await?;
         for run in runs {
+            let PredictRequest { system, layout, node, gromacs_version, build, .. } = &run.asked;
             let count = |number: u32| i32::try_from(number).unwrap_or(i32::MAX);
-            let steps = run.ns_per_day / 86_400.0 * run.wall_seconds * 1000.0 / run.system.dt_ps;
+            let steps = run.ns_per_day / 86_400.0 * run.wall_seconds * 1000.0 / system.dt_ps;
             sqlx::query(
                 "insert into gromacs_observation (owner, source, atoms, system, cpu_millicores, gpus, layout,
                     hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds, peak_memory_bytes,
@@ -279,21 +277,21 @@ pub async fn insert(
                     $16)",
             )
             .bind(owner)
-            .bind(i64::try_from(run.system.atoms).unwrap_or(i64::MAX))
-            .bind(Json(&run.system))
-            .bind(count(run.resources.cpu_millicores))
-            .bind(count(run.resources.gpus))
-            .bind(Json(&run.layout))
+            .bind(i64::try_from(system.atoms).unwrap_or(i64::MAX))
+            .bind(Json(system))
+            .bind(run.asked.cpu_millicores.map(count))
+            .bind(count(node.allocatable.gpus))
+            .bind(Json(layout))
             .bind(&run.hardware_class)
-            .bind(Json(labels))
-            .bind(&run.gromacs_version)
+            .bind(Json(&node.labels))
+            .bind(gromacs_version)
             .bind(run.ns_per_day)
             // Casting saturates; a run has at least one step.
             .bind((steps as i64).max(1))
             .bind(run.wall_seconds)
             .bind(run.peak_memory_bytes)
             // As the submitter writes it: null if it is not known.
-            .bind(Some(&run.build).filter(|build| !build.is_unknown()).map(Json))
+            .bind(Some(build).filter(|build| !build.is_unknown()).map(Json))
             .bind(run.node_millicores.0)
             .bind(run.node_millicores.1)
             .execute(&mut *transaction)
@@ -331,10 +329,10 @@ mod tests {
     fn runs_are_read_with_what_is_usual_filled_in() {
         let runs = import("100000,20,300,16,1,80x80x80,\n100000, 90, 60, 1, 12,, 1\n");
         let runs = runs.expect("the file should be read");
-        assert_eq!((runs[0].line, runs[0].resources.cpu_millicores), (2, 16_000));
+        assert_eq!((runs[0].line, runs[0].asked.cpu_millicores), (2, Some(16_000)));
         assert_eq!((runs[0].hardware_class.as_str(), runs[1].hardware_class.as_str()), ("zen3", "zen3+a100"));
-        assert_eq!(runs[1].system.pme.as_ref().map(|pme| pme.grid), Some([84; 3]));
-        assert_eq!((runs[1].layout.nb, runs[1].layout.pme), (Device::Gpu, Device::Gpu));
+        assert_eq!(runs[1].asked.system.pme.as_ref().map(|pme| pme.grid), Some([84; 3]));
+        assert_eq!((runs[1].asked.layout.nb, runs[1].asked.layout.pme), (Device::Gpu, Device::Gpu));
         assert!(runs.iter().all(|run| run.time_ratio > 0.0 && run.time_ratio.is_finite()));
     }
 
@@ -343,8 +341,8 @@ mod tests {
         let header = format!("{HEADER},simd,precision,mpi,gpu_backend");
         let lines = "100000,20,300,16,1,,,,,,\n100000,10,300,16,1,,,SSE4.1,mixed,thread_mpi,disabled";
         let runs = read(format!("{header}\n{lines}").as_bytes(), &labels(), None).expect("it should be read");
-        assert!(runs[0].build.is_unknown());
-        assert_eq!(runs[1].build.words(), "SSE4.1 mixed thread_mpi disabled");
+        assert!(runs[0].asked.build.is_unknown());
+        assert_eq!(runs[1].asked.build.words(), "SSE4.1 mixed thread_mpi disabled");
         // Half the speed of the build for the processor is what such a build does.
         let ratio = runs[1].time_ratio / runs[0].time_ratio;
         assert!((0.7..1.4).contains(&ratio), "{ratio}");
@@ -367,7 +365,7 @@ mod tests {
         let of = |rest: &str| {
             let text = format!("{header}\n100000,90,60,1,{rest}");
             let run = read(text.as_bytes(), &labels(), None).expect("the file should be read").remove(0);
-            let Layout { nb, pme, bonded, update, .. } = run.layout;
+            let Layout { nb, pme, bonded, update, .. } = run.asked.layout;
             [nb, pme, bonded, update].map(|device| device == Device::Gpu)
         };
         assert_eq!(of("2024.4,1,12,,,"), [true; 4]);

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use scavenger_schema::tuning::{
     Build, GpuOffload, PmeDescription, Settings, SystemDescription, release_year,
 };
-use scavenger_tuner_model::hardware::{CpuClass, GpuClass, Simd};
+use scavenger_tuner_model::hardware::{CpuClass, GpuClass};
 use scavenger_tuner_model::layout::unasked_offload;
 use scavenger_tuner_model::learn::Site;
 use scavenger_tuner_model::model::Job;
@@ -162,7 +162,8 @@ fn job<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Job> {
         gpu_offload: GpuOffload::default(),
         settings: Settings::default(),
     };
-    Job::new(&system, Some(cell("gromacs_version"))).ok()
+    let simd = Some(cell("simd_build")).filter(|name| !name.is_empty()).map(str::to_owned);
+    Job::new(&system, Some(cell("gromacs_version")), &Build { simd, ..Build::default() }).ok()
 }
 
 fn hecbiosim_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
@@ -274,7 +275,7 @@ fn one_node_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
         version: format!("{} {}", cell("gromacs_version"), cell("simd_build")),
         system: cell("system").to_owned(),
         cpu: CpuClass::by_key(cpu)?,
-        job: job(cell)?.built_for(Simd::of_build(cell("simd_build"))),
+        job: job(cell)?,
         place: Placement {
             ranks: number(cell("ranks"))?,
             threads: number(cell("threads"))?,
@@ -307,7 +308,7 @@ fn few_cores_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
     }
     let (ranks, threads) = (number(cell("ranks"))?, number(cell("threads"))?);
     let (cores, of_node) = (number(cell("cores"))?, number(cell("cores_per_node"))?);
-    let (cpu, job) = (CpuClass::by_key(cpu)?, job(cell)?.built_for(Simd::of_build(cell("simd_build"))));
+    let (cpu, job) = (CpuClass::by_key(cpu)?, job(cell)?);
     let is_on_gpu = |name: &str| cell(name) == "gpu";
     let gpu = match cell("gpu") {
         "" => None,

@@ -3,9 +3,10 @@
 
 use scavenger_schema::tuning::{Build, Interval, Layout, PmeDescription, PredictRequest, SystemDescription};
 use scavenger_tuner_model::Model;
+use scavenger_tuner_model::model::Observation;
 use serde::Deserialize;
 
-use super::settings::{measured, of_water};
+use super::settings::of_water;
 
 /// The files, and the instance type of the machine that each is of.
 const FILES: [(&str, &str); 1] = [("c7a.large", include_str!("../../data/neighbours.csv"))];
@@ -125,9 +126,8 @@ fn pairs_of(instance: &str, text: &str) -> Vec<Pair> {
 
 /// What is predicted once a run was measured, and what was beside it is known.
 fn after(request: &PredictRequest, line: &Line) -> Option<Interval> {
-    let (cpu, node) = (request.cpu_millicores?, line.node_cpu_millicores);
-    let run = measured(request, line.ns_per_day)?;
-    let run = run.on_node(&request.node.labels, cpu, node, Some(line.node_requested_millicores));
+    let requested = Some(line.node_requested_millicores);
+    let run = Observation::new(request, requested, line.ns_per_day, "measured").ok()?;
     Some(Model::prior().learn(&[run]).answer(request).ok()?.ns_per_day)
 }
 

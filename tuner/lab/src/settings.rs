@@ -76,18 +76,7 @@ pub fn unmeasured() -> Option<Compared> {
 
 /// A line as a measured run.
 fn observed(line: &Line) -> Option<Observation> {
-    measured(&request(line)?, ns_per_day(line.us_per_step))
-}
-
-/// A run of what is asked about.
-pub(super) fn measured(request: &PredictRequest, speed: f64) -> Option<Observation> {
-    let PredictRequest { system, layout, node, gromacs_version, build, .. } = request;
-    let cpu_millicores = 1000 * layout.threads();
-    let resources = Resources { cpu_millicores, memory_bytes: 0, gpus: 0 };
-    let version = gromacs_version.as_deref();
-    Observation::local(system, version, layout, &resources, &node.labels, speed, "measured")
-        .and_then(|run| run.built(version, build))
-        .ok()
+    Observation::new(&request(line)?, None, ns_per_day(line.us_per_step), "measured").ok()
 }
 
 /// Speed for microseconds per step, and the other way round.

@@ -3,13 +3,12 @@
 
 #![allow(missing_docs, reason = "the macro makes an undocumented function")]
 
-use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use nix::time::{ClockId, clock_gettime};
-use scavenger_schema::tuning::{LadderRequest, Layout, NodeShape, Resources};
+use scavenger_schema::tuning::{Build, LadderRequest, Layout, NodeShape, PredictRequest};
 use scavenger_tuner_model::ladder::fixtures::{labelled, node, request, water};
 use scavenger_tuner_model::model::Observation;
 use scavenger_tuner_model::{Model, ladder};
@@ -30,22 +29,21 @@ fn shapes(count: u32) -> Vec<NodeShape> {
         .collect()
 }
 
-fn labels(instance: &str) -> BTreeMap<String, String> {
-    BTreeMap::from([("node.kubernetes.io/instance-type".to_owned(), instance.to_owned())])
-}
-
 fn runs(count: u32) -> Vec<Observation> {
     (0..count)
         .map(|n| {
             let cores = n % 32 + 1;
-            let resources = Resources { cpu_millicores: cores * 1000, memory_bytes: 0, gpus: 0 };
-            let system = water(10_000 + 1000 * u64::from(n % 977));
             let instance = INSTANCES[n as usize % INSTANCES.len()];
-            let layout = Layout::cpu(1, cores);
-            let speed = 10.0 + f64::from(n % 7);
+            let run = PredictRequest {
+                system: water(10_000 + 1000 * u64::from(n % 977)),
+                layout: Layout::cpu(1, cores),
+                node: labelled(&node(0, 0), &[("node.kubernetes.io/instance-type", instance)], 0),
+                cpu_millicores: None,
+                gromacs_version: None,
+                build: Build::default(),
+            };
             let owner = format!("owner {}", n % 10);
-            Observation::local(&system, None, &layout, &resources, &labels(instance), speed, &owner)
-                .expect("the run should be accepted")
+            Observation::new(&run, None, 10.0 + f64::from(n % 7), &owner).expect("the run should be accepted")
         })
         .collect()
 }

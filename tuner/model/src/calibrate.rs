@@ -201,8 +201,7 @@ fn runs(
     counts.extend((most > 0).then_some(most));
     let mut found = Vec::new();
     for system in systems {
-        let version = request.gromacs_version.as_deref();
-        let job = Job::new(system, version)?.built(version, &request.build)?;
+        let job = Job::new(system, request.gromacs_version.as_deref(), &request.build)?;
         for cores in &counts {
             let Some(layout) = fastest_layout(&job, hardware, *cores) else { continue };
             let peak_bytes = peak_bytes(&job.system, &layout);
@@ -251,7 +250,7 @@ mod tests {
     use super::*;
     use crate::ladder::fixtures::{labelled, node};
     use crate::model::Observation;
-    use scavenger_schema::tuning::Build;
+    use scavenger_schema::tuning::{Build, PredictRequest};
 
     fn request(cores: u32, gpus: u32) -> CalibrationRequest {
         CalibrationRequest {
@@ -289,11 +288,16 @@ mod tests {
             .benchmarks
             .iter()
             .map(|run| {
-                let (version, labels) = (request.gromacs_version.as_deref(), &request.node.labels);
-                let speed = run.ns_per_day.p50 / 1.6;
-                Observation::local(&run.system, version, &run.layout, &run.resources, labels, speed, "admin")
+                let asked = PredictRequest {
+                    system: run.system.clone(),
+                    layout: run.layout,
+                    node: request.node.clone(),
+                    cpu_millicores: None,
+                    gromacs_version: request.gromacs_version.clone(),
+                    build: Build::default(),
+                };
+                Observation::new(&asked, None, run.ns_per_day.p50 / 1.6, "admin")
                     .expect("the benchmark should be accepted")
-                    .on_node(labels, run.resources.cpu_millicores, 16_000, None)
             })
             .collect();
         let learned = model.learn(&runs);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use scavenger_schema::bounds::WHOLE_CORE;
-use scavenger_schema::tuning::{Layout, ModelClass};
+use scavenger_schema::tuning::{Build, Layout, ModelClass};
 
 use crate::Model;
 use crate::calibrate::wanted;
@@ -91,7 +91,7 @@ fn half_width_of_gpu(class: &'static GpuClass) -> f64 {
 fn half_width(hardware: &Hardware, layout: &Layout) -> f64 {
     let model = Model::prior();
     // The bounds of a request have water in them: without a system, nothing would be known of the class.
-    let Ok(job) = Job::new(&wanted(100_000), None) else { return f64::INFINITY };
+    let Ok(job) = Job::new(&wanted(100_000), None, &Build::default()) else { return f64::INFINITY };
     let speed = model.predict(&job, hardware, layout, layout.threads() * WHOLE_CORE).ns_per_day;
     speed.p90 / speed.p50
 }
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::ladder::fixtures::{labelled, node, water};
     use scavenger_schema::hardware::{AVX2, SMT};
-    use scavenger_schema::tuning::{Build, PredictRequest};
+    use scavenger_schema::tuning::PredictRequest;
 
     const PRODUCT: &str = "nvidia.com/gpu.product";
 

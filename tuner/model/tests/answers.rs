@@ -1,11 +1,10 @@
 //! Ladders are made by ways that are faster than those of single predictions, and what was asked before is remembered.
 //! Neither may change an answer.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use scavenger_schema::tuning::{Build, LadderRequest, Layout, NodeShape, PredictRequest, Resources};
+use scavenger_schema::tuning::{Build, LadderRequest, Layout, NodeShape, PredictRequest};
 use scavenger_tuner_model::ladder::fixtures::{labelled, node, request, water};
 use scavenger_tuner_model::model::Observation;
 use scavenger_tuner_model::{Model, ladder};
@@ -23,13 +22,16 @@ fn atoms(n: u64) -> u64 {
 static LEARNED: LazyLock<Model> = LazyLock::new(|| {
     let run = |n: u64| {
         let cores = n as u32 % 32 + 1;
-        let resources = Resources { cpu_millicores: cores * 1000, memory_bytes: 0, gpus: 0 };
-        let labels = BTreeMap::from([(INSTANCE.to_owned(), INSTANCES[n as usize % 4].to_owned())]);
         let speed = (400.0 + 50.0 * (n % 3) as f64) * f64::from(cores) / (atoms(n / 4) as f64 / 1000.0);
-        let version = n.is_multiple_of(5).then_some("2022.5");
-        let (layout, owner) = (Layout::cpu(1, cores), OWNERS[n as usize % 3]);
-        Observation::local(&water(atoms(n / 4)), version, &layout, &resources, &labels, speed, owner)
-            .expect("the run should be accepted")
+        let run = PredictRequest {
+            system: water(atoms(n / 4)),
+            layout: Layout::cpu(1, cores),
+            node: labelled(&node(0, 0), &[(INSTANCE, INSTANCES[n as usize % 4])], 0),
+            cpu_millicores: None,
+            gromacs_version: n.is_multiple_of(5).then(|| "2022.5".to_owned()),
+            build: Build::default(),
+        };
+        Observation::new(&run, None, speed, OWNERS[n as usize % 3]).expect("the run should be accepted")
     };
     Model::prior().learn(&(0..600).map(run).collect::<Vec<_>>())
 });

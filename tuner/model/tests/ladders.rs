@@ -2,10 +2,9 @@
 //!
 //! `INSTA_UPDATE=always cargo test -p scavenger-tuner-model --test ladders` writes them again.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use scavenger_schema::tuning::{Build, Interval, LadderRequest, NodeShape, Resources, Rung};
+use scavenger_schema::tuning::{Build, Interval, LadderRequest, NodeShape, PredictRequest, Resources, Rung};
 use scavenger_tuner_model::ladder::fixtures::{labelled, node, request, water};
 use scavenger_tuner_model::model::Observation;
 use scavenger_tuner_model::{Model, ladder};
@@ -40,11 +39,18 @@ fn after_a_run(kind: &str, atoms: u64, share: f64) -> Model {
     asked.nodes.truncate(1);
     let reply = ladder::build(&Model::prior(), &asked).expect("there should be a ladder");
     let Rung { layout, resources, ns_per_day, .. } = &reply.rungs[1];
-    let labels: &BTreeMap<String, String> = &asked.nodes[0].labels;
-    let (version, speed) = (asked.gromacs_version.as_deref(), ns_per_day.p50 * share);
-    let run = Observation::local(&asked.system, version, layout, resources, labels, speed, "chemist")
-        .expect("the run should be accepted");
-    Model::prior().learn(&[run])
+    // Nobody knows how large its node was.
+    let allocatable = Resources { cpu_millicores: 0, ..asked.nodes[0].allocatable };
+    let run = PredictRequest {
+        system: asked.system,
+        layout: *layout,
+        node: NodeShape { allocatable, ..asked.nodes.remove(0) },
+        cpu_millicores: Some(resources.cpu_millicores),
+        gromacs_version: asked.gromacs_version,
+        build: asked.build,
+    };
+    let run = Observation::new(&run, None, ns_per_day.p50 * share, "chemist");
+    Model::prior().learn(&[run.expect("the run should be accepted")])
 }
 
 /// Three significant digits: libraries of mathematics differ in the last ones.

@@ -29,7 +29,7 @@ pub fn exec(options: &ImportOptions) -> Result<(), Failure> {
         // The pool of connections belongs to the runtime.
         let Some(source) = super::source(options.database_url.as_deref())? else { return Ok("checked") };
         let owner = options.owner.as_deref();
-        import::insert(&source, &runs, &labels, owner, options.dry_run).await.map_err(failure)?;
+        import::insert(&source, &runs, owner, options.dry_run).await.map_err(failure)?;
         Ok(if options.dry_run { "would import" } else { "imported" })
     })?;
     super::print(&table(&runs, outcome))
@@ -49,7 +49,7 @@ fn table(runs: &[Run], outcome: &str) -> String {
             text,
             "{:>5}  {:>10}  {:>8}  {:>16.2}  {}",
             run.line,
-            run.system.atoms,
+            run.asked.system.atoms,
             speed(run.ns_per_day),
             run.time_ratio,
             run.hardware_class

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use scavenger_schema::tuning::{Build, DroppedRuns, Layout, Resources, SystemDescription};
+use scavenger_schema::tuning::{DroppedRuns, Layout, NodeShape, PredictRequest, Resources};
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::error::Fault;
 use scavenger_tuner_model::hardware::UNKNOWN;
@@ -249,32 +249,29 @@ impl Row {
 
 /// Rows are imported by people too, so a bad one is skipped and counted, not fatal.
 fn observation(row: Row) -> Result<Observation, Dropped> {
-    let labels: BTreeMap<String, String> = parsed(row.node_labels)?;
-    let system: SystemDescription = parsed(row.system)?;
-    let layout: Layout = parsed(row.layout)?;
-    let build: Build = row.gromacs_build.map(parsed).transpose()?.unwrap_or_default();
     let amount = |amount: i32| u32::try_from(amount).map_err(|_| Dropped::Unreadable);
-    let resources =
-        Resources { cpu_millicores: amount(row.cpu_millicores)?, memory_bytes: 0, gpus: amount(row.gpus)? };
-    let version = row.gromacs_version.as_deref();
-    // One that was killed has no speed; memory does not depend on the hardware.
-    let speed = row.ns_per_day.unwrap_or_default();
-    let run = Observation::local(&system, version, &layout, &resources, &labels, speed, &row.owner)
-        .map_err(|error| match error.fault {
-            Fault::Value => Dropped::Unreadable,
-            Fault::Combination if error.is_refused_layout() => Dropped::Refused,
-            Fault::Combination => Dropped::Inconsistent,
-        })?
-        .built(version, &build)
-        .map_err(|_| Dropped::Unreadable)?;
-    let amount = |amount: Option<i32>| amount.and_then(|amount| u32::try_from(amount).ok());
-    let run = match amount(row.node_cpu_millicores).filter(|cpu| *cpu > 0) {
-        Some(cpu) => {
-            let requested = amount(row.node_requested_millicores);
-            run.on_node(&labels, resources.cpu_millicores, cpu, requested)
-        }
-        None => run,
+    let known = |amount: Option<i32>| amount.and_then(|amount| u32::try_from(amount).ok());
+    let node = Resources {
+        cpu_millicores: known(row.node_cpu_millicores).unwrap_or(0),
+        memory_bytes: 0,
+        gpus: amount(row.gpus)?,
     };
+    let layout: Layout = parsed(row.layout)?;
+    let run = PredictRequest {
+        system: parsed(row.system)?,
+        layout,
+        node: NodeShape { count: 1, allocatable: node, largest_free: None, labels: parsed(row.node_labels)? },
+        cpu_millicores: Some(amount(row.cpu_millicores)?),
+        gromacs_version: row.gromacs_version,
+        build: row.gromacs_build.map(parsed).transpose()?.unwrap_or_default(),
+    };
+    // One that was killed has no speed; memory does not depend on the hardware.
+    let (requested, speed) = (known(row.node_requested_millicores), row.ns_per_day.unwrap_or_default());
+    let run = Observation::new(&run, requested, speed, &row.owner).map_err(|error| match error.fault {
+        Fault::Value => Dropped::Unreadable,
+        Fault::Combination if error.is_refused_layout() => Dropped::Refused,
+        Fault::Combination => Dropped::Inconsistent,
+    })?;
     Ok(match row.peak_memory_bytes.and_then(|bytes| u64::try_from(bytes).ok()) {
         Some(bytes) if row.killed_for_memory => run.killed_for_memory(&layout, bytes),
         Some(bytes) => run.with_peak_memory(&layout, bytes),

@@ -32,7 +32,7 @@ impl Sane {
         gromacs_version: Option<&str>,
         build: &Build,
     ) -> Result<Self, FieldError> {
-        let job = Job::new(system, gromacs_version)?.built(gromacs_version, build)?;
+        let job = Job::new(system, gromacs_version, build)?;
         let mut sane = Self { notes: Vec::new(), job };
         sane.look_at_cutoff();
         sane.look_at_density();

@@ -427,7 +427,7 @@ fn is_for_the_same(one: &Candidate, rung: &Rung) -> bool {
 
 /// The rule for the first configuration of all once more, slowly and from its definition.
 fn pays_and_is_not_dominated(request: &LadderRequest, rung: &Rung) -> bool {
-    let job = Job::new(&request.system, None).expect("the system should be right");
+    let job = Job::new(&request.system, None, &request.build).expect("the system should be right");
     let (model, kinds) = (Model::prior(), kinds_of(&request.nodes));
     let question = Question::new(&model, &job, &request.limits, &kinds);
     let all = candidates(&question);
@@ -450,7 +450,7 @@ proptest! {
     fn every_ladder_keeps_the_rules(request in any_request()) {
         let model = Model::prior();
         let Ok(reply) = build(&model, &request) else {
-            let job = Job::new(&request.system, None).expect("the system should be right");
+            let job = Job::new(&request.system, None, &request.build).expect("the system should be right");
             let kinds = kinds_of(&request.nodes);
             prop_assert!(candidates(&Question::new(&model, &job, &request.limits, &kinds)).is_empty());
             return Ok(());
@@ -511,7 +511,7 @@ proptest! {
     fn no_rung_is_dominated(request in any_request()) {
         let model = Model::prior();
         let Ok(reply) = build(&model, &request) else { return Ok(()) };
-        let job = Job::new(&request.system, None).expect("the system should be right");
+        let job = Job::new(&request.system, None, &request.build).expect("the system should be right");
         let kinds = kinds_of(&request.nodes);
         let others = candidates(&Question::new(&model, &job, &request.limits, &kinds));
         for rung in &reply.rungs {
@@ -533,7 +533,7 @@ proptest! {
         let request = LadderRequest { nodes, limits, ..request };
         let model = Model::prior();
         let Ok(reply) = build(&model, &request) else { return Ok(()) };
-        let job = Job::new(&request.system, None).expect("the system should be right");
+        let job = Job::new(&request.system, None, &request.build).expect("the system should be right");
         let kinds = kinds_of(&request.nodes);
         let all = candidates(&Question::new(&model, &job, &request.limits, &kinds));
         for gpus in [0, 1] {

@@ -1,9 +1,11 @@
+use scavenger_schema::tuning::Build;
+
 use super::*;
 use crate::ladder::fixtures::water;
 
 /// A run of water on a class that is off by 0.15, on GPUs if there is a host.
 fn run(atoms: u64, build: &str, host: &'static str, owner: u64, value: f64) -> Residual {
-    let job = Job::new(&water(atoms), None).expect("water should be accepted");
+    let job = Job::new(&water(atoms), None, &Build::default()).expect("water should be accepted");
     let gpus = u32::from(!host.is_empty());
     let origin = Origin::new("zen3", 0.15, gpus, Site::new("here", build), &job).beside(host);
     Residual { origin, owner, value }

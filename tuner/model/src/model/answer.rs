@@ -27,8 +27,7 @@ impl Model {
         let hardware =
             hardware_of(&node.labels, node.allocatable.gpus).on_node(node.allocatable.cpu_millicores);
         layout::check(&job.system, &layout, hardware.gpu).map_err(FieldError::refused)?;
-        let cpu_millicores =
-            request.cpu_millicores.unwrap_or_else(|| layout.threads().saturating_mul(bounds::WHOLE_CORE));
+        let cpu_millicores = cpu_of(request);
         let peak = self.peak_bytes(job, &layout);
         let resources =
             Resources { cpu_millicores, memory_bytes: memory::request_bytes(peak), gpus: layout.gpus };
@@ -58,6 +57,11 @@ impl Model {
             notes,
         })
     }
+}
+
+/// CPU of the pod in thousandths of a core.
+pub(super) fn cpu_of(request: &PredictRequest) -> u32 {
+    request.cpu_millicores.unwrap_or_else(|| request.layout.threads().saturating_mul(bounds::WHOLE_CORE))
 }
 
 fn step_cost(step: &StepTime) -> StepCost {

@@ -33,13 +33,29 @@ pub struct Job {
 }
 
 impl Job {
-    /// Checks a system and counts its work. Fields of the error are relative to the request.
-    pub fn new(system: &SystemDescription, gromacs_version: Option<&str>) -> Result<Self, FieldError> {
+    /// Checks a system and counts its work with a build of GROMACS of that version. Fields of the error are relative to the request.
+    pub fn new(
+        system: &SystemDescription,
+        gromacs_version: Option<&str>,
+        build: &Build,
+    ) -> Result<Self, FieldError> {
         let mut system = System::check(system).map_err(|error| error.within("system"))?;
         length_within("gromacsVersion", gromacs_version.unwrap_or_default(), bounds::VERSION_LENGTH)?;
-        system.gpu_offload = offload_of_release(system.gpu_offload, gromacs_version);
-        let work = Work::of(&system);
-        let site = local_site(gromacs_version);
+        let words = [
+            ("build.simd", &build.simd),
+            ("build.precision", &build.precision),
+            ("build.mpi", &build.mpi),
+            ("build.gpuBackend", &build.gpu_backend),
+        ];
+        for (field, word) in words {
+            length_within(field, word.as_deref().unwrap_or_default(), bounds::BUILD_WORD_LENGTH)?;
+        }
+        system.double = build.is_double();
+        system.gpu_offload = if build.lacks_gpus() {
+            GpuOffload { nonbonded: false, pme: false, bonded: false, update: false }
+        } else {
+            offload_of_release(system.gpu_offload, gromacs_version)
+        };
         let grid = system.pme.map_or(0.0, |pme| pme.points());
         let key = [system.atoms, grid, system.cutoff_nm, system.dt_ps]
             .iter()
@@ -48,12 +64,13 @@ impl Job {
         let settings = Settings { output_bytes_per_step: 0.0, ..system.settings.clone() };
         let key = if settings.is_plain() { key } else { key ^ hash(format!("{settings:?}").as_bytes()) };
         Ok(Self {
-            work,
-            simd: None,
-            site,
+            work: Work::of(&system),
+            simd: build.simd.as_deref().and_then(Simd::of_build),
+            site: site_of_build(gromacs_version, build),
             // Of the box as it is: that of a droplet that is filled looks like any other.
             doubt_of_box: system.doubt_of_box(),
-            key,
+            // In another precision it is another system: what one costs says little of the other.
+            key: if system.double { !key } else { key },
             system,
         })
     }
@@ -70,38 +87,10 @@ impl Job {
         self.system.settings.unmodelled
     }
 
-    /// The same with a build of GROMACS of that version: what it computes with decides the work, and its words the site.
-    pub fn built(self, gromacs_version: Option<&str>, build: &Build) -> Result<Self, FieldError> {
-        let words = [
-            ("build.simd", &build.simd),
-            ("build.precision", &build.precision),
-            ("build.mpi", &build.mpi),
-            ("build.gpuBackend", &build.gpu_backend),
-        ];
-        for (field, word) in words {
-            length_within(field, word.as_deref().unwrap_or_default(), bounds::BUILD_WORD_LENGTH)?;
-        }
-        let simd = build.simd.as_deref().and_then(Simd::of_build);
-        let mut system = System { double: build.is_double(), ..self.system };
-        if build.lacks_gpus() {
-            system.gpu_offload = GpuOffload { nonbonded: false, pme: false, bonded: false, update: false };
-        }
-        let site = site_of_build(gromacs_version, build);
-        // In another precision it is another system: what one costs says little of the other.
-        let key = if system.double { !self.key } else { self.key };
-        Ok(Self { work: Work::of(&system), system, simd, site, key, ..self })
-    }
-
     /// The same with its box filled, if it does not fill it; see [`System::filled`].
     pub(crate) fn filled(&self) -> Option<Self> {
         let system = self.system.filled()?;
         Some(Self { work: Work::of(&system), system, ..self.clone() })
-    }
-
-    /// The same with a build of GROMACS for these vector instructions.
-    #[must_use]
-    pub fn built_for(self, simd: Option<Simd>) -> Self {
-        Self { simd, ..self }
     }
 
     /// Vector instructions that the build of GROMACS uses, if they are known.
@@ -111,19 +100,10 @@ impl Job {
     }
 }
 
-/// Where runs on this cluster with that version are known to be from.
-#[must_use]
-pub fn local_site(gromacs_version: Option<&str>) -> Site {
-    Site::new("local", gromacs_version.unwrap_or_default())
-}
-
-/// The same with a build of that version. A build that is not known is told by its version alone.
-#[must_use]
-pub fn site_of_build(gromacs_version: Option<&str>, build: &Build) -> Site {
-    match (gromacs_version, build.words()) {
-        (version, words) if words.is_empty() => local_site(version),
-        (version, words) => local_site(Some(&format!("{} {words}", version.unwrap_or_default()))),
-    }
+/// Where runs on this cluster with a build of that version are known to be from. A build that is not known is told by its version
+/// alone.
+fn site_of_build(gromacs_version: Option<&str>, build: &Build) -> Site {
+    Site::new("local", &format!("{} {}", gromacs_version.unwrap_or_default(), build.words()))
 }
 
 /// What this release of GROMACS does not compute on GPUs, a run of it keeps off them.

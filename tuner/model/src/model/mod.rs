@@ -24,7 +24,7 @@ use crate::performance::{Constants, CpuParts, Placement, StepTime, cpu_parts, st
 
 pub use answer::class_name;
 pub(crate) use answer::{check_layout, check_node, display};
-pub use job::{Job, local_site};
+pub use job::Job;
 pub use observation::Observation;
 pub use predict::Prediction;
 

@@ -1,12 +1,11 @@
 //! A measured run.
 
-use std::collections::BTreeMap;
-
 use scavenger_schema::bounds::{self, Bounds};
-use scavenger_schema::tuning::{Build, Layout, Resources, SystemDescription};
+use scavenger_schema::tuning::{Layout, NodeShape, PredictRequest};
 
-use super::job::{Job, local_site};
-use super::place::{busy, placement, share, throttling};
+use super::Job;
+use super::answer::cpu_of;
+use super::place::{busy, placement, throttling};
 use crate::error::{FieldError, within};
 use crate::hardware::{CpuClass, hardware_of};
 use crate::learn::{Site, hash};
@@ -26,9 +25,9 @@ pub struct Observation {
     pub cpu: &'static CpuClass,
     /// How it ran.
     pub place: Placement,
-    /// Time relative to the same cores without a limit below one; see [`super::Model::physics`].
+    /// Time relative to the same cores without a limit below one; see [`throttling`].
     pub slowdown: f64,
-    /// Where and with which build: [`local_site`] for runs on this cluster.
+    /// Where and with which build.
     pub site: Site,
     /// Measured speed; none if only its memory was measured.
     pub ns_per_day: Option<f64>,
@@ -39,54 +38,35 @@ pub struct Observation {
 }
 
 impl Observation {
-    /// A run of a pod on this cluster, from what its requests and the labels of its node said.
-    pub fn local(
-        system: &SystemDescription,
-        gromacs_version: Option<&str>,
-        layout: &Layout,
-        resources: &Resources,
-        labels: &BTreeMap<String, String>,
+    /// A run of a pod on this cluster, which was `run`: its node without CPU if nobody knows how large that was. When it began,
+    /// all pods together requested so much of its node, if that is known.
+    pub fn new(
+        run: &PredictRequest,
+        requested_millicores: Option<u32>,
         ns_per_day: f64,
         owner: &str,
     ) -> Result<Self, FieldError> {
-        let hardware = hardware_of(labels, resources.gpus);
-        let job = Job::new(system, gromacs_version)?;
+        let PredictRequest { system, layout, node: NodeShape { labels, allocatable, .. }, .. } = run;
+        let hardware = hardware_of(labels, allocatable.gpus).on_node(allocatable.cpu_millicores);
+        let job = Job::new(system, run.gromacs_version.as_deref(), &run.build)?;
         layout::check(&job.system, layout, hardware.gpu).map_err(FieldError::refused)?;
         let some = Bounds { min: 1, ..bounds::CPU_MILLICORES };
-        within("cpuMillicores", resources.cpu_millicores, some)?;
+        let cpu_millicores = within("cpuMillicores", cpu_of(run), some)?;
+        let requested = requested_millicores.filter(|_| hardware.node_cpus.is_some());
         Ok(Self {
-            place: placement(&hardware, layout, resources.cpu_millicores),
-            slowdown: throttling(resources.cpu_millicores),
+            place: Placement {
+                busy: busy(&hardware, cpu_millicores, requested),
+                ..placement(&hardware, layout, cpu_millicores)
+            },
+            slowdown: throttling(cpu_millicores),
             cpu: hardware.cpu,
-            site: local_site(gromacs_version),
+            site: job.site,
             // mdrun cut the box as it is; all that is counted is what a prediction counts.
             job: job.filled().unwrap_or(job),
             ns_per_day: Some(ns_per_day),
             owner: hash(owner.as_bytes()),
             memory_residual: None,
         })
-    }
-
-    /// The same run with a build of GROMACS of that version.
-    pub fn built(self, gromacs_version: Option<&str>, build: &Build) -> Result<Self, FieldError> {
-        let job = self.job.built(gromacs_version, build)?;
-        Ok(Self { site: job.site, job, ..self })
-    }
-
-    /// The same run of a pod with `cpu_millicores` on a node that had so much CPU for pods, of which all pods together
-    /// requested so much when it began, if that is known.
-    #[must_use]
-    pub fn on_node(
-        mut self,
-        labels: &BTreeMap<String, String>,
-        cpu_millicores: u32,
-        node_millicores: u32,
-        requested_millicores: Option<u32>,
-    ) -> Self {
-        let hardware = hardware_of(labels, 0).on_node(node_millicores);
-        self.place.busy = busy(&hardware, cpu_millicores, requested_millicores);
-        self.place.share = share(&hardware, cpu_millicores);
-        self
     }
 
     /// The same run, which was killed for using more than `bytes` with this layout. How fast it would have been, and how

@@ -38,7 +38,7 @@ fn cpus(millicores: u32) -> f64 {
 }
 
 /// Share of the cores of its machine that a pod has.
-pub(super) fn share(hardware: &Hardware, cpu_millicores: u32) -> f64 {
+fn share(hardware: &Hardware, cpu_millicores: u32) -> f64 {
     let (own, _, host) = sizes(hardware, cpu_millicores);
     own / host
 }

@@ -35,18 +35,7 @@ fn runs_on_the_cluster_move_and_narrow_its_predictions() {
     let other_before = model
         .answer(&PredictRequest { system: other.clone(), ..request.clone() })
         .expect("the layout should run");
-    let run = Observation::local(
-        &request.system,
-        None,
-        &request.layout,
-        &before.resources,
-        &request.node.labels,
-        measured,
-        "chemist",
-    )
-    .expect("the run should be accepted")
-    .on_node(&request.node.labels, 2000, 2000, None);
-    let learned = model.learn(&[run]);
+    let learned = model.learn(&[run_of(&request, measured)]);
     assert_ne!(learned.version(), model.version());
     assert_eq!(learned.runs(), 1);
     assert_eq!(learned.residual("unknown", false).map(|class| class.runs), Some(1));
@@ -66,17 +55,7 @@ fn a_measured_peak_raises_the_request_for_that_system_alone() {
     let request = request();
     let before = model.answer(&request).expect("the layout should run");
     let measured = before.memory_bytes * 2;
-    let run = Observation::local(
-        &request.system,
-        None,
-        &request.layout,
-        &before.resources,
-        &request.node.labels,
-        before.ns_per_day.p50,
-        "chemist",
-    )
-    .expect("the run should be accepted")
-    .with_peak_memory(&request.layout, measured);
+    let run = run_of(&request, before.ns_per_day.p50).with_peak_memory(&request.layout, measured);
     let learned = model.learn(&[run]);
     let after = learned.answer(&request).expect("the layout should run").resources.memory_bytes;
     assert!(after >= measured && after < measured * 3 / 2, "{after} {measured}");
@@ -99,11 +78,7 @@ fn several_gpus_that_were_measured_are_known_and_say_nothing_of_one() {
         model.answer(request).expect("the layout should run").ns_per_day
     };
     let before = ask(&model, &four);
-    let resources = model.answer(&four).expect("the layout should run").resources;
-    let labels = &four.node.labels;
-    let run = Observation::local(&four.system, None, &four.layout, &resources, labels, before.p50 / 2.0, "a")
-        .expect("the run should be accepted");
-    let learned = model.learn(&[run]);
+    let learned = model.learn(&[run_of(&four, before.p50 / 2.0)]);
     assert_eq!(ask(&learned, &one), ask(&model, &one));
     let after = ask(&learned, &four);
     assert!((after.p50 / before.p50 - 0.5).abs() < 0.1, "{before:?} {after:?}");
@@ -134,13 +109,8 @@ fn a_gpu_of_an_unknown_product_says_nothing_of_an_unknown_cpu() {
 fn half_a_core_that_was_as_fast_as_predicted_teaches_nothing() {
     let model = Model::prior();
     let half = PredictRequest { layout: Layout::cpu(1, 1), cpu_millicores: Some(500), ..request() };
-    let before = model.answer(&half).expect("the layout should run");
-    let labels = &half.node.labels;
-    let speed = before.ns_per_day.p50;
-    let run = Observation::local(&half.system, None, &half.layout, &before.resources, labels, speed, "a")
-        .expect("the run should be accepted")
-        .on_node(labels, 500, half.node.allocatable.cpu_millicores, None);
-    let after = model.learn(&[run]).answer(&half).expect("the layout should run");
+    let speed = model.answer(&half).expect("the layout should run").ns_per_day.p50;
+    let after = model.learn(&[run_of(&half, speed)]).answer(&half).expect("the layout should run");
     assert!((after.ns_per_day.p50 / speed - 1.0).abs() < 1e-9);
 }
 
@@ -156,13 +126,7 @@ fn whether_cpus_are_threads_makes_the_interval_wider_until_it_is_measured() {
     };
     let model = Model::prior();
     assert!(width(&model, &request) > 1.05 * width(&model, &told));
-    let before = model.answer(&request).expect("the layout should run");
-    let labels = &request.node.labels;
-    let speed = before.ns_per_day.p50;
-    let run =
-        Observation::local(&request.system, None, &request.layout, &before.resources, labels, speed, "a")
-            .expect("the run should be accepted");
-    let learned = model.learn(&[run]);
+    let learned = model.learn(&[measured(&request, 1.0)]);
     assert_eq!(width(&learned, &request), width(&learned, &told));
 }
 
@@ -185,7 +149,8 @@ fn old_releases_keep_off_the_gpu_what_they_do_not_know() {
     raw.gpu_offload.update = true;
     raw.bonded_interactions = None;
     let of = |version| {
-        let allowed = Job::new(&raw, version).expect("water should be accepted").system.gpu_offload;
+        let job = Job::new(&raw, version, &Build::default());
+        let allowed = job.expect("water should be accepted").system.gpu_offload;
         [allowed.nonbonded, allowed.pme, allowed.bonded, allowed.update]
     };
     assert_eq!(of(None), [true; 4]);
@@ -241,22 +206,7 @@ fn vector_instructions_and_precision_decide_the_speed() {
 #[test]
 fn a_run_says_more_of_its_own_build_than_of_another() {
     let request = built("AVX_512", "mixed");
-    let model = Model::prior();
-    let before = model.answer(&request).expect("the layout should run");
-    let version = request.gromacs_version.as_deref();
-    let speed = before.ns_per_day.p50 * 0.8;
-    let run = Observation::local(
-        &request.system,
-        version,
-        &request.layout,
-        &before.resources,
-        &request.node.labels,
-        speed,
-        "chemist",
-    )
-    .and_then(|run| run.built(version, &request.build))
-    .expect("the run should be accepted");
-    let learned = model.learn(&[run]);
+    let learned = Model::prior().learn(&[measured(&request, 0.8)]);
     let width = |request: &PredictRequest| {
         let Interval { p10, p90, .. } = learned.answer(request).expect("the layout should run").ns_per_day;
         p90 / p10
@@ -268,15 +218,15 @@ fn a_run_says_more_of_its_own_build_than_of_another() {
     assert!(width(&request) < width(&other));
 }
 
+/// A run of `request` at that speed.
+fn run_of(request: &PredictRequest, ns_per_day: f64) -> Observation {
+    Observation::new(request, None, ns_per_day, "chemist").expect("the run should be accepted")
+}
+
 /// A run of `request` at `share` of the speed that is predicted for it.
 fn measured(request: &PredictRequest, share: f64) -> Observation {
     let before = Model::prior().answer(request).expect("the layout should run");
-    let (version, labels) = (request.gromacs_version.as_deref(), &request.node.labels);
-    let speed = before.ns_per_day.p50 * share;
-    Observation::local(&request.system, version, &request.layout, &before.resources, labels, speed, "chemist")
-        .and_then(|run| run.built(version, &request.build))
-        .expect("the run should be accepted")
-        .on_node(labels, before.resources.cpu_millicores, request.node.allocatable.cpu_millicores, None)
+    run_of(request, before.ns_per_day.p50 * share)
 }
 
 #[test]
@@ -434,20 +384,12 @@ fn rare_output_is_no_doubt_and_output_at_each_step_is_one() {
 
 #[test]
 fn a_run_on_an_idle_node_says_that_a_busy_one_is_slower() {
-    let labels =
-        BTreeMap::from([("node.kubernetes.io/instance-type".to_owned(), "hpc6a.48xlarge".to_owned())]);
-    let layout = Layout::cpu(8, 1);
-    let resources = Resources { cpu_millicores: 8000, memory_bytes: 0, gpus: 0 };
-    let run = Observation::local(&water(100_000), Some("2024.4"), &layout, &resources, &labels, 20.0, "a")
-        .expect("the run should be readable");
-    let hardware = crate::hardware::hardware_of(&labels, 0);
-    let job = Job::new(&water(100_000), Some("2024.4")).expect("water should be accepted");
-    let learned = |run: Observation| {
-        let model = Model::prior().learn(&[run]);
-        model.speed(&job, &hardware, &layout, 8000)
+    let asked = PredictRequest { layout: Layout::cpu(8, 1), ..on_zen3(100_000, |_| {}) };
+    let speed = |requested: Option<u32>| {
+        let run = Observation::new(&asked, requested, 20.0, "a").expect("the run should be accepted");
+        let learned = Model::prior().learn(&[run]);
+        learned.answer(&asked).expect("the layout should run").ns_per_day.p50
     };
-    let unknown = learned(run.clone());
-    let alone = learned(run.clone().on_node(&labels, 8000, 128_000, Some(8000)));
-    let full = learned(run.on_node(&labels, 8000, 128_000, Some(128_000)));
+    let (alone, unknown, full) = (speed(Some(8000)), speed(None), speed(Some(96_000)));
     assert!(alone < 0.98 * unknown && unknown < 0.98 * full, "{alone} {unknown} {full}");
 }
