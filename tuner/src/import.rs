@@ -214,7 +214,7 @@ fn checked(
         gromacs_version: version.map(str::to_owned),
         build,
     };
-    let run = Observation::new(&asked, None, line.ns_per_day, "import").map_err(|error| error.to_string())?;
+    let run = Observation::new(&asked, None, line.ns_per_day).map_err(|error| error.to_string())?;
     let taken = hardware::hardware_of(labels, gpus);
     let predicted = Model::prior().physics(&run.job, &taken, &layout, cpu_millicores);
     Ok(Run {

@@ -96,7 +96,7 @@ async fn measured_runs_change_the_answers() {
     assert_ne!(before.model_version, after.model_version);
     assert!((one_core(&after) / measured - 1.0).abs() < 0.15, "{} for {measured}", one_core(&after));
 
-    // However many rows of an owner say nothing of their nodes, what says something counts.
+    // However many rows of a system say nothing of their nodes, what says something counts.
     sqlx::query(
         "insert into gromacs_observation (owner, source, atoms, system, cpu_millicores, gpus, layout,
             hardware_class, node_labels, gromacs_version, ns_per_day, steps, wall_seconds)

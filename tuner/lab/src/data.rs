@@ -7,7 +7,6 @@ use scavenger_schema::tuning::{
 };
 use scavenger_tuner_model::hardware::{CpuClass, GpuClass};
 use scavenger_tuner_model::layout::unasked_offload;
-use scavenger_tuner_model::learn::Site;
 use scavenger_tuner_model::model::Job;
 use scavenger_tuner_model::npme;
 use scavenger_tuner_model::performance::{GpuPlacement, Placement};
@@ -43,12 +42,6 @@ impl Row {
     #[must_use]
     pub fn on_gpu(&self) -> bool {
         self.place.gpu.is_some()
-    }
-
-    /// Computer and build.
-    #[must_use]
-    pub fn site(&self) -> Site {
-        Site::new(&self.machine, &self.version)
     }
 
     /// Cycles per pair with the build that ran.

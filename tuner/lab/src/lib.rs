@@ -131,7 +131,7 @@ impl Fold<'_> {
         targets
             .iter()
             .map(|row| {
-                let expected = model.expect(&row.job, row.cpu, &row.place, row.site());
+                let expected = model.expect(&row.job, row.cpu, &row.place);
                 let error = |predicted: f64| (predicted / row.seconds()).ln();
                 Outcome {
                     row,
@@ -152,9 +152,7 @@ fn observation(row: &Row) -> Observation {
         cpu: row.cpu,
         place: row.place,
         slowdown: 1.0,
-        site: row.site(),
         ns_per_day: Some(row.ns_per_day),
-        owner: 0,
         memory_residual: None,
     }
 }

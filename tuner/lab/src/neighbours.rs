@@ -127,7 +127,7 @@ fn pairs_of(instance: &str, text: &str) -> Vec<Pair> {
 /// What is predicted once a run was measured, and what was beside it is known.
 fn after(request: &PredictRequest, line: &Line) -> Option<Interval> {
     let requested = Some(line.node_requested_millicores);
-    let run = Observation::new(request, requested, line.ns_per_day, "measured").ok()?;
+    let run = Observation::new(request, requested, line.ns_per_day).ok()?;
     Some(Model::prior().learn(&[run]).answer(request).ok()?.ns_per_day)
 }
 

@@ -76,7 +76,7 @@ pub fn unmeasured() -> Option<Compared> {
 
 /// A line as a measured run.
 fn observed(line: &Line) -> Option<Observation> {
-    Observation::new(&request(line)?, None, ns_per_day(line.us_per_step), "measured").ok()
+    Observation::new(&request(line)?, None, ns_per_day(line.us_per_step)).ok()
 }
 
 /// Speed for microseconds per step, and the other way round.

@@ -42,8 +42,7 @@ fn runs(count: u32) -> Vec<Observation> {
                 gromacs_version: None,
                 build: Build::default(),
             };
-            let owner = format!("owner {}", n % 10);
-            Observation::new(&run, None, 10.0 + f64::from(n % 7), &owner).expect("the run should be accepted")
+            Observation::new(&run, None, 10.0 + f64::from(n % 7)).expect("the run should be accepted")
         })
         .collect()
 }

@@ -296,7 +296,7 @@ mod tests {
                     gromacs_version: request.gromacs_version.clone(),
                     build: Build::default(),
                 };
-                Observation::new(&asked, None, run.ns_per_day.p50 / 1.6, "admin")
+                Observation::new(&asked, None, run.ns_per_day.p50 / 1.6)
                     .expect("the benchmark should be accepted")
             })
             .collect();

@@ -11,14 +11,13 @@ use scavenger_tuner_model::{Model, ladder};
 
 const INSTANCE: &str = "node.kubernetes.io/instance-type";
 const INSTANCES: [&str; 4] = ["c5a.x", "c6i.x", "c7g.x", "hpc6a.48xlarge"];
-const OWNERS: [&str; 3] = ["a", "b", "c"];
 
 /// Systems of the runs.
 fn atoms(n: u64) -> u64 {
     10_000 + 7000 * (n % 40)
 }
 
-/// More runs on each class than are kept, of owners who contradict each other.
+/// Many runs on each class, which contradict each other.
 static LEARNED: LazyLock<Model> = LazyLock::new(|| {
     let run = |n: u64| {
         let cores = n as u32 % 32 + 1;
@@ -31,7 +30,7 @@ static LEARNED: LazyLock<Model> = LazyLock::new(|| {
             gromacs_version: n.is_multiple_of(5).then(|| "2022.5".to_owned()),
             build: Build::default(),
         };
-        Observation::new(&run, None, speed, OWNERS[n as usize % 3]).expect("the run should be accepted")
+        Observation::new(&run, None, speed).expect("the run should be accepted")
     };
     Model::prior().learn(&(0..600).map(run).collect::<Vec<_>>())
 });

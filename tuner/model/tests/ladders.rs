@@ -49,7 +49,7 @@ fn after_a_run(kind: &str, atoms: u64, share: f64) -> Model {
         gromacs_version: asked.gromacs_version,
         build: asked.build,
     };
-    let run = Observation::new(&run, None, ns_per_day.p50 * share, "chemist");
+    let run = Observation::new(&run, None, ns_per_day.p50 * share);
     Model::prior().learn(&[run.expect("the run should be accepted")])
 }
 

@@ -21,8 +21,8 @@ use crate::http::Service;
 
 /// Longest wait for a connection or an answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
-/// Most runs of one owner on one class of hardware: nobody's runs can crowd out those of others.
-const MOST_PER_OWNER: usize = 200;
+/// Most runs of one system on one class of hardware: its median is known then, and they crowd out no others.
+const MOST_PER_SYSTEM: usize = 200;
 /// Most runs in all.
 const MOST: usize = 100_000;
 /// Longest wait for the query that reads everything: a million rows are ranked in seconds.
@@ -59,7 +59,7 @@ pub enum Dropped {
     SeveralKinds,
     /// There are too many.
     #[error(
-        "older than the {MOST_PER_OWNER} newest of its owner on that hardware, or than the {MOST} newest of all"
+        "older than the {MOST_PER_SYSTEM} newest of its system on that hardware, or than the {MOST} newest of all"
     )]
     Older,
     /// The row is wrong.
@@ -109,7 +109,7 @@ type Seen = (i64, i64);
 /// The runs that count, and how many others there are by reason.
 #[derive(Clone, Debug)]
 pub struct Runs {
-    /// One of each owner and class in turn, each one's newest last.
+    /// One of each system and class in turn, each one's newest last.
     pub usable: Vec<Observation>,
     /// Those that do not count.
     pub dropped: Vec<DroppedRuns>,
@@ -127,7 +127,6 @@ struct Row {
     gromacs_version: Option<String>,
     gromacs_build: Option<Value>,
     ns_per_day: Option<f64>,
-    owner: String,
     peak_memory_bytes: Option<i64>,
     wall_seconds: Option<f64>,
     killed_for_memory: bool,
@@ -159,17 +158,17 @@ impl Source {
         Ok(self.read().await?.usable)
     }
 
-    /// Reads everything. Of each owner's runs on a class of hardware the newest count, and of all the newest again, one of
-    /// each owner in turn.
+    /// Reads everything. Of the runs of a system on a class of hardware the newest count, and of all the newest again, one of
+    /// each system in turn.
     pub async fn read(&self) -> Result<Runs, ReadError> {
         let seen = self.seen().await?;
         let query = sqlx::query(
             // Ranked by narrow rows: to sort all columns of a million takes many times as long.
             "select hardware_class, system, layout, node_labels, cpu_millicores, gpus, gromacs_version, gromacs_build,
-                ns_per_day, owner, peak_memory_bytes, wall_seconds, killed_for_memory,
+                ns_per_day, peak_memory_bytes, wall_seconds, killed_for_memory,
                 node_cpu_millicores, node_requested_millicores
             from gromacs_observation join (
-                select id, row_number() over (partition by owner, hardware_class order by id desc) as age
+                select id, row_number() over (partition by atoms, hardware_class order by id desc) as age
                 from gromacs_observation
                 where (wall_seconds >= $1 and (node_labels <> '{}' or hardware_class = $4) or ns_per_day is null)
                     and id <= $5
@@ -177,7 +176,7 @@ impl Source {
             where age <= $2 order by age, id desc limit $3",
         )
         .bind(SHORTEST_SECONDS)
-        .bind(i64::try_from(MOST_PER_OWNER).unwrap_or(i64::MAX))
+        .bind(i64::try_from(MOST_PER_SYSTEM).unwrap_or(i64::MAX))
         .bind(i64::try_from(MOST).unwrap_or(i64::MAX))
         .bind(UNKNOWN)
         .bind(seen.0)
@@ -267,7 +266,7 @@ fn observation(row: Row) -> Result<Observation, Dropped> {
     };
     // One that was killed has no speed; memory does not depend on the hardware.
     let (requested, speed) = (known(row.node_requested_millicores), row.ns_per_day.unwrap_or_default());
-    let run = Observation::new(&run, requested, speed, &row.owner).map_err(|error| match error.fault {
+    let run = Observation::new(&run, requested, speed).map_err(|error| match error.fault {
         Fault::Value => Dropped::Unreadable,
         Fault::Combination if error.is_refused_layout() => Dropped::Refused,
         Fault::Combination => Dropped::Inconsistent,

@@ -3,11 +3,8 @@
 //! A run says by how much the logarithm of its predicted time was off: its residual. A question is answered from the
 //! residuals on its class of hardware:
 //!
-//! 1. those with the same build of GROMACS, on GPUs beside the same processor; without any, those with all builds;
-//! 2. of these the runs of the very system; without any, those of all systems.
-//!
-//! Of an owner's runs of a system the median counts, of several owners the median again, and of several systems, too. So
-//! neither many runs nor wrong ones of one owner decide where two others have runs.
+//! 1. those with the same build of GROMACS; without any, those with all builds;
+//! 2. of these the median of the very system; without any, the median of all systems, of which each counts once.
 //!
 //! How far a residual is believed follows from what a class, a system and a layout are off by. Other shapes of the same idea,
 //! with a parameter for each part of a step, predicted no better ([accuracy](../../../data/accuracy.md)).
@@ -16,8 +13,6 @@
 mod tests;
 
 use std::collections::BTreeMap;
-
-use crate::model::Job;
 
 /// Largest residual that is a speed and not a mistake: a factor of 50.
 pub const BOUND: f64 = 3.9;
@@ -35,21 +30,6 @@ pub enum Known {
     Machine,
     /// The system on the machine.
     System,
-}
-
-/// A place and a GROMACS build on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Site {
-    machine: u64,
-    build: u64,
-}
-
-impl Site {
-    /// The site where `machine` (a cluster) runs the release `build`.
-    #[must_use]
-    pub fn new(machine: &str, build: &str) -> Self {
-        Self { machine: hash(machine.as_bytes()), build: hash(build.as_bytes()) }
-    }
 }
 
 /// FNV-1a: short, and the same with every release of Rust, unlike the hash of its maps.
@@ -70,57 +50,31 @@ pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// Class, site and system of a run, whatever its layout.
+/// Where a run belongs, whatever its layout.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Origin {
-    class: &'static str,
+    /// Class of hardware. Beside a GPU the GPU is the class.
+    pub class: &'static str,
     /// Standard deviation of the class.
-    sigma: f64,
+    pub sigma: f64,
     /// GPUs that worked together: what several do says nothing of one, nor of another number.
-    gpus: u32,
-    /// Class of the processor beside the GPUs; empty without.
-    host: &'static str,
-    site: Site,
-    system: u64,
-    /// True if what it teaches may be its own settings or size.
-    is_doubtful: bool,
+    pub gpus: u32,
+    /// Tells the build of GROMACS from others.
+    pub build: u64,
+    /// Tells the system from others.
+    pub system: u64,
 }
 
-/// Class, GPUs and machine; build and host, or none for all of them.
-type Place = (&'static str, u32, u64, Option<(u64, &'static str)>);
+/// Class, GPUs and build; none for all builds.
+type Place = (&'static str, u32, Option<u64>);
 
 impl Origin {
-    /// Origin of the runs of `job` on a class of hardware.
-    #[must_use]
-    pub fn new(class: &'static str, sigma: f64, gpus: u32, site: Site, job: &Job) -> Self {
-        let is_doubtful = job.doubt() > 0.0;
-        Self { class, sigma, gpus, host: "", site, system: job.key, is_doubtful }
-    }
-
-    /// The same of GPUs beside a processor of that class.
-    #[must_use]
-    pub fn beside(self, host: &'static str) -> Self {
-        Self { host, ..self }
-    }
-
-    /// The hardware class.
-    #[must_use]
-    pub fn class(&self) -> &'static str {
-        self.class
-    }
-
-    /// GPUs that work together.
-    #[must_use]
-    pub fn gpus(&self) -> u32 {
-        self.gpus
-    }
-
     fn anywhere(&self) -> Place {
-        (self.class, self.gpus, self.site.machine, None)
+        (self.class, self.gpus, None)
     }
 
     fn place(&self) -> Place {
-        (self.class, self.gpus, self.site.machine, Some((self.site.build, self.host)))
+        (self.class, self.gpus, Some(self.build))
     }
 }
 
@@ -129,21 +83,14 @@ impl Origin {
 pub struct Residual {
     /// Where it was.
     pub origin: Origin,
-    /// Whose run it was, as a number.
-    pub owner: u64,
+    /// True if what it teaches may be its own settings or size.
+    pub is_doubtful: bool,
     /// ln(measured time / predicted time).
     pub value: f64,
 }
 
-/// The values of each owner.
-type ByOwner = BTreeMap<u64, Vec<f64>>;
-/// Those of each system, and whether it is doubtful.
-type BySystem = BTreeMap<u64, (bool, ByOwner)>;
-
-/// The median of the medians of all owners.
-fn common(values: ByOwner) -> f64 {
-    median(values.into_values().map(median).collect())
-}
+/// The values of each system, and whether it is doubtful.
+type BySystem = BTreeMap<u64, (bool, Vec<f64>)>;
 
 /// The runs of one place.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -152,6 +99,17 @@ struct Runs {
     /// Of the systems that teach others, and how many they are.
     others: f64,
     count: usize,
+}
+
+impl Runs {
+    fn of(systems: BySystem) -> Self {
+        let is_teaching: Vec<u64> =
+            systems.iter().filter(|(_, (is_doubtful, _))| !is_doubtful).map(|(system, _)| *system).collect();
+        let systems: BTreeMap<u64, f64> =
+            systems.into_iter().map(|(system, (_, values))| (system, median(values))).collect();
+        let others = median(is_teaching.iter().map(|system| systems[system]).collect());
+        Self { others, count: is_teaching.len(), systems }
+    }
 }
 
 /// Residuals, ready to be asked.
@@ -178,29 +136,15 @@ impl Knowledge {
     #[must_use]
     pub fn new(residuals: &[Residual]) -> Self {
         let mut grouped: BTreeMap<Place, BySystem> = BTreeMap::new();
-        for Residual { origin, owner, value } in residuals.iter().filter(|one| one.value.abs() <= BOUND) {
+        for Residual { origin, is_doubtful, value } in residuals.iter().filter(|one| one.value.abs() <= BOUND)
+        {
             for place in [origin.place(), origin.anywhere()] {
-                let systems = grouped.entry(place).or_default();
-                let (is_doubtful, values) = systems.entry(origin.system).or_default();
-                *is_doubtful = origin.is_doubtful;
-                values.entry(*owner).or_default().push(*value);
+                let (doubtful, values) = grouped.entry(place).or_default().entry(origin.system).or_default();
+                *doubtful = *is_doubtful;
+                values.push(*value);
             }
         }
-        let runs = |systems: BySystem| {
-            let (mut runs, mut others) = (Runs::default(), ByOwner::new());
-            for (system, (is_doubtful, values)) in systems {
-                if !is_doubtful {
-                    runs.count += 1;
-                    for (owner, values) in &values {
-                        others.entry(*owner).or_default().push(median(values.clone()));
-                    }
-                }
-                runs.systems.insert(system, common(values));
-            }
-            runs.others = common(others);
-            runs
-        };
-        let places = grouped.into_iter().map(|(place, systems)| (place, runs(systems))).collect();
+        let places = grouped.into_iter().map(|(place, systems)| (place, Runs::of(systems))).collect();
         Self { places, supposed: 0 }
     }
 
@@ -210,7 +154,7 @@ impl Knowledge {
         Self { supposed: count, ..self.clone() }
     }
 
-    /// True if there are runs on this class of hardware, with that many GPUs, on the machine of `origin`.
+    /// True if there are runs on this class of hardware, with that many GPUs.
     #[must_use]
     pub fn knows(&self, origin: &Origin) -> bool {
         self.supposed > 0 || self.places.contains_key(&origin.anywhere())

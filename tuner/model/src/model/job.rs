@@ -8,7 +8,7 @@ use scavenger_schema::tuning::{
 use crate::error::{FieldError, length_within};
 use crate::hardware::Simd;
 use crate::interval::combine;
-use crate::learn::{Site, hash};
+use crate::learn::hash;
 use crate::system::System;
 use crate::work::Work;
 
@@ -24,8 +24,8 @@ pub struct Job {
     pub work: Work,
     /// Vector instructions that the build of GROMACS uses; none if it is not known, and the processor's own are assumed.
     pub(super) simd: Option<Simd>,
-    /// Site of the knowledge that is asked: this cluster and the version of GROMACS, with its build if that is known.
-    pub(super) site: Site,
+    /// Tells the build of GROMACS from others. One that is not known is told by its version alone.
+    pub(super) build: u64,
     /// Uncertainty of ln(time) because of its box; see [`System::doubt_of_box`].
     doubt_of_box: f64,
     /// Tells the system from others.
@@ -66,7 +66,7 @@ impl Job {
         Ok(Self {
             work: Work::of(&system),
             simd: build.simd.as_deref().and_then(Simd::of_build),
-            site: site_of_build(gromacs_version, build),
+            build: hash(format!("{} {}", gromacs_version.unwrap_or_default(), build.words()).as_bytes()),
             // Of the box as it is: that of a droplet that is filled looks like any other.
             doubt_of_box: system.doubt_of_box(),
             // In another precision it is another system: what one costs says little of the other.
@@ -98,12 +98,6 @@ impl Job {
     pub fn simd(&self) -> Option<Simd> {
         self.simd
     }
-}
-
-/// Where runs on this cluster with a build of that version are known to be from. A build that is not known is told by its version
-/// alone.
-fn site_of_build(gromacs_version: Option<&str>, build: &Build) -> Site {
-    Site::new("local", &format!("{} {}", gromacs_version.unwrap_or_default(), build.words()))
 }
 
 /// What this release of GROMACS does not compute on GPUs, a run of it keeps off them.

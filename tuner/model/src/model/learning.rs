@@ -19,20 +19,20 @@ impl Model {
         for run in observations {
             let is_speed = |speed: &f64| speed.is_finite() && *speed > 0.0;
             let Some(measured) = run.ns_per_day.filter(is_speed) else { continue };
-            let origin = origin(&run.job, run.cpu, &run.place, run.site);
+            let origin = origin(&run.job, run.cpu, &run.place);
             let step = self.step_time(&run.job, run.cpu, &run.place).scaled(run.slowdown);
             let expected = run.job.system.ns_per_day(step.total);
             let value = (expected / measured).ln();
             if value.abs() > BOUND {
                 absurd += 1;
             } else {
-                residuals.push(Residual { origin, owner: run.owner, value });
-                by_class.entry((origin.gpus() > 0, origin.class())).or_default().push(value);
+                residuals.push(Residual { origin, is_doubtful: run.job.doubt() > 0.0, value });
+                by_class.entry((origin.gpus > 0, origin.class)).or_default().push(value);
             }
         }
         let peaks = MeasuredPeaks::new(observations.iter().filter_map(|run| {
             let residual = run.memory_residual.filter(|residual| residual.is_finite())?;
-            Some((run.job.key, (!run.job.is_unmodelled()).then_some(run.owner), residual))
+            Some((run.job.key, !run.job.is_unmodelled(), residual))
         }));
         let speeds = residuals.iter().map(|residual| residual.value);
         let digest = speeds

@@ -17,7 +17,7 @@ use crate::hardware::CpuClass;
 use crate::interval::combine;
 #[cfg(doc)]
 use crate::learn::BOUND;
-use crate::learn::{About, Knowledge, Known, Origin, Site};
+use crate::learn::{About, Knowledge, Known, Origin};
 use crate::memory;
 use crate::memory::MeasuredPeaks;
 use crate::performance::{Constants, CpuParts, Placement, StepTime, cpu_parts, step_time};
@@ -94,9 +94,9 @@ impl Model {
 
     /// What is expected of a placement, for cores that are shared with other pods.
     #[must_use]
-    pub fn expect(&self, job: &Job, cpu: &CpuClass, place: &Placement, site: Site) -> Expected {
+    pub fn expect(&self, job: &Job, cpu: &CpuClass, place: &Placement) -> Expected {
         let step = self.step_time(job, cpu, place);
-        let origin = origin(job, cpu, place, site);
+        let origin = origin(job, cpu, place);
         let about = self.knowledge.about(&origin);
         let sigma = self.sigma(job, cpu, &origin, &step, &about);
         Expected { seconds: step.total * about.shift.exp(), sigma }
@@ -105,13 +105,13 @@ impl Model {
     /// Standard deviation of ln(time) of a step on cores that are shared with other pods.
     fn sigma(&self, job: &Job, cpu: &CpuClass, origin: &Origin, step: &StepTime, about: &About) -> f64 {
         let of_job = if about.known < Known::System { job.doubt() } else { 0.0 };
-        let of_build = if about.known == Known::Class && origin.gpus() == 0 {
+        let of_build = if about.known == Known::Class && origin.gpus == 0 {
             SIGMA_BUILD * step.share(step.pair) * cpu.relative_pair_time(job.simd).ln().abs()
         } else {
             0.0
         };
         // What several GPUs do together was seen to be 0.1 to 1.8 times the speed of one.
-        let several = origin.gpus() > 1 && !self.knowledge.knows(origin);
+        let several = origin.gpus > 1 && !self.knowledge.knows(origin);
         combine(&[
             about.sigma,
             SIGMA_LAYOUT,
@@ -175,13 +175,9 @@ fn built(cpu: &CpuClass, job: &Job) -> CpuClass {
     CpuClass { pair_cycles: cpu.pair_cycles_with(job.simd), ..*cpu }
 }
 
-/// Where a run belongs. Beside a GPU the GPU is the class.
-fn origin(job: &Job, cpu: &CpuClass, place: &Placement, site: Site) -> Origin {
-    let (class, sigma) = match place.gpu {
-        Some(gpu) => (gpu.class.key, gpu.class.sigma),
-        None => (cpu.key, cpu.sigma),
-    };
+/// Where a run belongs.
+fn origin(job: &Job, cpu: &CpuClass, place: &Placement) -> Origin {
+    let (class, sigma) = place.gpu.map_or((cpu.key, cpu.sigma), |gpu| (gpu.class.key, gpu.class.sigma));
     let gpus = place.gpu.map_or(0, |gpu| gpu.count.round() as u32);
-    let origin = Origin::new(class, sigma, gpus, site, job);
-    if gpus > 0 { origin.beside(cpu.key) } else { origin }
+    Origin { class, sigma, gpus, build: job.build, system: job.key }
 }

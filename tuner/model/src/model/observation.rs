@@ -8,7 +8,6 @@ use super::answer::cpu_of;
 use super::place::{busy, placement, throttling};
 use crate::error::{FieldError, within};
 use crate::hardware::{CpuClass, hardware_of};
-use crate::learn::{Site, hash};
 use crate::performance::Placement;
 use crate::{layout, memory};
 
@@ -27,12 +26,8 @@ pub struct Observation {
     pub place: Placement,
     /// Time relative to the same cores without a limit below one; see [`throttling`].
     pub slowdown: f64,
-    /// Where and with which build.
-    pub site: Site,
     /// Measured speed; none if only its memory was measured.
     pub ns_per_day: Option<f64>,
-    /// Whose run it was, as a number.
-    pub owner: u64,
     /// ln(measured peak memory / predicted), if it was measured.
     pub memory_residual: Option<f64>,
 }
@@ -44,7 +39,6 @@ impl Observation {
         run: &PredictRequest,
         requested_millicores: Option<u32>,
         ns_per_day: f64,
-        owner: &str,
     ) -> Result<Self, FieldError> {
         let PredictRequest { system, layout, node: NodeShape { labels, allocatable, .. }, .. } = run;
         let hardware = hardware_of(labels, allocatable.gpus).on_node(allocatable.cpu_millicores);
@@ -60,11 +54,9 @@ impl Observation {
             },
             slowdown: throttling(cpu_millicores),
             cpu: hardware.cpu,
-            site: job.site,
             // mdrun cut the box as it is; all that is counted is what a prediction counts.
             job: job.filled().unwrap_or(job),
             ns_per_day: Some(ns_per_day),
-            owner: hash(owner.as_bytes()),
             memory_residual: None,
         })
     }

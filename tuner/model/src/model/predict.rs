@@ -52,7 +52,7 @@ impl Model {
     }
 
     fn speed_in(&self, job: &Job, hardware: &Hardware, place: &Placement, cpu_millicores: u32) -> f64 {
-        let about = self.knowledge.about(&origin(job, hardware.cpu, place, job.site));
+        let about = self.knowledge.about(&origin(job, hardware.cpu, place));
         self.physics_in(job, hardware, place, cpu_millicores) * (-about.shift).exp()
     }
 
@@ -67,7 +67,7 @@ impl Model {
     ) -> Prediction {
         let place = placement(hardware, layout, cpu_millicores);
         let physics = self.step_time(job, hardware.cpu, &place).scaled(throttling(cpu_millicores));
-        let origin = origin(job, hardware.cpu, &place, job.site);
+        let origin = origin(job, hardware.cpu, &place);
         let about = self.knowledge.about(&origin);
         let step = physics.scaled(about.shift.exp());
         let sigma = combine(&[

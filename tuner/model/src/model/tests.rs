@@ -220,7 +220,7 @@ fn a_run_says_more_of_its_own_build_than_of_another() {
 
 /// A run of `request` at that speed.
 fn run_of(request: &PredictRequest, ns_per_day: f64) -> Observation {
-    Observation::new(request, None, ns_per_day, "chemist").expect("the run should be accepted")
+    Observation::new(request, None, ns_per_day).expect("the run should be accepted")
 }
 
 /// A run of `request` at `share` of the speed that is predicted for it.
@@ -386,7 +386,7 @@ fn rare_output_is_no_doubt_and_output_at_each_step_is_one() {
 fn a_run_on_an_idle_node_says_that_a_busy_one_is_slower() {
     let asked = PredictRequest { layout: Layout::cpu(8, 1), ..on_zen3(100_000, |_| {}) };
     let speed = |requested: Option<u32>| {
-        let run = Observation::new(&asked, requested, 20.0, "a").expect("the run should be accepted");
+        let run = Observation::new(&asked, requested, 20.0).expect("the run should be accepted");
         let learned = Model::prior().learn(&[run]);
         learned.answer(&asked).expect("the layout should run").ns_per_day.p50
     };
