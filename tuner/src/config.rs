@@ -220,16 +220,12 @@ pub struct RecommendOptions {
     /// Run input file (.tpr) of the simulation
     ///
     /// Read with `gmx dump`. A number of steps given on the command line counts instead of the file's.
-    #[arg(
-        value_name = "FILE",
-        help_heading = "Simulation",
-        conflicts_with_all = ["request", "atoms", "box_nm", "dt_ps", "cutoff_nm", "pme_grid", "no_pme"]
-    )]
+    #[arg(value_name = "FILE", help_heading = "Simulation", conflicts_with_all = ["request", "atoms"])]
     pub file: Option<PathBuf>,
     /// Program of GROMACS that reads FILE
     #[arg(long, value_name = "PROGRAM", default_value = "gmx", help_heading = "Simulation")]
     pub gmx: String,
-    /// Number of atoms
+    /// Number of atoms, of water with the usual settings
     #[arg(
         long,
         value_name = "N",
@@ -245,18 +241,9 @@ pub struct RecommendOptions {
         long,
         value_name = "FILE",
         help_heading = "Simulation",
-        conflicts_with_all = ["box_nm", "nsteps", "dt_ps", "cutoff_nm", "pme_grid", "no_pme", "node"]
+        conflicts_with_all = ["nsteps", "node"]
     )]
     pub request: Option<PathBuf>,
-    /// Edges of the box in nm, the diagonal of the box matrix [default: a cube of water's density]
-    #[arg(
-        long = "box",
-        value_name = "X,Y,Z",
-        value_delimiter = ',',
-        num_args = 1,
-        help_heading = "Simulation"
-    )]
-    pub box_nm: Option<Vec<f64>>,
     /// Steps to do, -1 for a run without an end
     #[arg(
         long,
@@ -266,18 +253,6 @@ pub struct RecommendOptions {
         help_heading = "Simulation"
     )]
     pub nsteps: i64,
-    /// Time step in ps
-    #[arg(long = "dt", value_name = "PS", default_value_t = 0.002, help_heading = "Simulation")]
-    pub dt_ps: f64,
-    /// Cut-off in nm, the larger of rcoulomb and rvdw
-    #[arg(long = "cutoff", value_name = "NM", default_value_t = 1.0, help_heading = "Simulation")]
-    pub cutoff_nm: f64,
-    /// Points of the PME grid [default: a spacing of 0.12 nm]
-    #[arg(long, value_name = "X,Y,Z", value_delimiter = ',', num_args = 1, help_heading = "Simulation")]
-    pub pme_grid: Option<Vec<u32>>,
-    /// The simulation does not use PME
-    #[arg(long, conflicts_with = "pme_grid", help_heading = "Simulation")]
-    pub no_pme: bool,
     /// Version of GROMACS
     #[arg(long, value_name = "VERSION", help_heading = "Simulation", conflicts_with = "request")]
     pub gromacs_version: Option<String>,
@@ -313,11 +288,6 @@ pub struct RecommendOptions {
     /// Most configurations to print [default: 12]
     #[arg(long, value_name = "N", help_heading = "Scheduling")]
     pub max_configurations: Option<u32>,
-    /// Show what up to N simulations on one GPU would do together, 1 to 4 [default: 1]
-    ///
-    /// Predicted from published figures and never run.
-    #[arg(long, value_name = "N", help_heading = "Scheduling")]
-    pub simulations_per_gpu: Option<u32>,
     /// Learn from the measured runs in the Postgres database at URL
     ///
     /// Those count that the role in the URL may read.

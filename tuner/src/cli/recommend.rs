@@ -70,7 +70,6 @@ fn request(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
     limits.max_memory_bytes = options.max_memory.or(limits.max_memory_bytes);
     limits.max_gpus = options.max_gpus.or(limits.max_gpus);
     limits.max_configurations = options.max_configurations.unwrap_or(limits.max_configurations);
-    limits.max_simulations_per_gpu = options.simulations_per_gpu.unwrap_or(limits.max_simulations_per_gpu);
     limits.min_efficiency = options.min_efficiency.unwrap_or(limits.min_efficiency);
     Ok(request)
 }
@@ -87,33 +86,20 @@ fn read(path: &Path) -> Result<LadderRequest, Failure> {
         .map_err(|reply| Failure::environment(anyhow!("{}: {}", path.display(), reply.error)))
 }
 
+/// Water with the usual settings.
 fn described(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
-    let three = |name: &str, given: usize| {
-        Failure::environment(anyhow!("{name}: must be three numbers, X,Y,Z, are {given}"))
-    };
-    let box_nm = match &options.box_nm {
-        None => None,
-        Some(edges) => Some(<[f64; 3]>::try_from(edges.as_slice()).map_err(|_| three("--box", edges.len()))?),
-    };
     let atoms = options.atoms.unwrap_or_default();
-    let grid = match &options.pme_grid {
-        Some(points) => {
-            <[u32; 3]>::try_from(points.as_slice()).map_err(|_| three("--pme-grid", points.len()))?
-        }
-        // Casting saturates, and the check of the request refuses what is out of range.
-        None => box_nm
-            .unwrap_or([(atoms as f64 / 100.0).cbrt(); 3])
-            .map(|edge| ((edge / SPACING_NM).ceil() as u32).max(4)),
-    };
+    // Casting saturates, and the check of the request refuses what is out of range.
+    let points = (((atoms as f64 / 100.0).cbrt() / SPACING_NM).ceil() as u32).max(4);
     let system = SystemDescription {
         atoms,
-        box_nm,
+        box_nm: None,
         nsteps: options.nsteps,
-        dt_ps: options.dt_ps,
-        cutoff_nm: options.cutoff_nm,
+        dt_ps: 0.002,
+        cutoff_nm: 1.0,
         rlist_nm: None,
         nstlist: None,
-        pme: (!options.no_pme).then_some(PmeDescription { grid, order: 4 }),
+        pme: Some(PmeDescription { grid: [points; 3], order: 4 }),
         bonded_interactions: None,
         constraints: None,
         gpu_offload: GpuOffload::default(),
@@ -212,57 +198,33 @@ fn table(reply: &LadderReply, gromacs_version: Option<&str>) -> String {
             rung.reason.clone(),
         ]);
     }
-    let mut text = aligned(&rows, 3);
+    let mut text = aligned(&rows);
     let _ = writeln!(text, "efficiency: {EFFICIENCY}");
-    if !reply.shared_gpu.is_empty() {
-        text.push_str(&shared_gpus(reply, gromacs_version));
-    }
     for note in &reply.notes {
         let _ = writeln!(text, "note: {note}");
     }
     text
 }
 
-/// What several simulations on one GPU would do together.
-fn shared_gpus(reply: &LadderReply, gromacs_version: Option<&str>) -> String {
-    let titles =
-        ["simulations", "cores", "memory", "total ns/day", "p10", "p90", "each", "gain", "hardware", "mdrun"];
-    let mut rows = vec![titles.map(str::to_owned)];
-    for shared in &reply.shared_gpu {
-        rows.push([
-            shared.simulations.to_string(),
-            (shared.resources.cpu_millicores / 1000).to_string(),
-            format!("{} MiB", shared.resources.memory_bytes / MIB),
-            speed(shared.ns_per_day_total.p50),
-            speed(shared.ns_per_day_total.p10),
-            speed(shared.ns_per_day_total.p90),
-            speed(shared.ns_per_day_each),
-            format!("{:+.0}%", (shared.gain - 1.0) * 100.0),
-            shared.hardware_class.clone(),
-            shared.layout.mdrun_args(gromacs_version).join(" "),
-        ]);
-    }
-    format!("\nseveral simulations on one GPU, together:\n{}", aligned(&rows, 2))
-}
+/// Columns that are words, from the right.
+const WORDS: usize = 3;
 
-/// Rows in columns: numbers to the right, words, which are the last `words` columns, to the left.
-fn aligned<const N: usize>(rows: &[[String; N]], words: usize) -> String {
+/// Rows in columns: numbers to the right, words to the left.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let widths: [usize; N] =
         std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
-    let words_from = N.saturating_sub(words);
     let mut text = String::new();
     for row in rows {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             // Nothing follows the last.
-            let _ = if column + 1 == row.len() {
-                write!(text, "{cell}")
-            } else if column >= words_from {
+            let _ = if column + 1 == N {
+                writeln!(text, "{cell}")
+            } else if column + WORDS >= N {
                 write!(text, "{cell:<width$}  ")
             } else {
                 write!(text, "{cell:>width$}  ")
             };
         }
-        text.push('\n');
     }
     text
 }
