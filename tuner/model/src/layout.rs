@@ -301,7 +301,7 @@ fn pme_rank_candidates(system: &System, ranks: u32) -> Vec<u32> {
 
 /// The layout for one GPU beside `cores` cores: a single rank with all that is allowed on the GPU.
 ///
-/// Several GPUs are not proposed: without a measurement of the link between them they may be slower than one.
+/// Neither several GPUs nor PME on the cores are proposed: no run says whether they are faster.
 #[must_use]
 pub fn gpu_layout(system: &System, cores: u32, gpu: &GpuClass) -> Option<Layout> {
     let allowed = system.gpu_offload;
@@ -314,15 +314,6 @@ pub fn gpu_layout(system: &System, cores: u32, gpu: &GpuClass) -> Option<Layout>
         update: on(allowed.update && (allowed.pme || system.pme.is_none())),
         ..Layout::cpu(1, cores)
     };
-    check(system, &layout, Some(gpu)).is_ok().then_some(layout)
-}
-
-/// The same with PME on the cores, and with it the update: for a GPU that is slow beside them.
-#[must_use]
-pub fn gpu_layout_with_pme_on_cpu(system: &System, cores: u32, gpu: &GpuClass) -> Option<Layout> {
-    system.pme?;
-    let all = gpu_layout(system, cores, gpu).filter(|layout| layout.pme == Device::Gpu)?;
-    let layout = Layout { pme: Device::Cpu, update: Device::Cpu, ..all };
     check(system, &layout, Some(gpu)).is_ok().then_some(layout)
 }
 

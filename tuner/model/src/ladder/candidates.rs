@@ -12,18 +12,11 @@ use crate::hardware::{GpuClass, Hardware, hardware_of};
 use crate::layout;
 use crate::memory::request_bytes;
 use crate::model::{Job, Model};
-use crate::system::System;
 
 /// Most CPU that is considered for one pod.
 const MOST_CPU: u32 = bounds::MAX_CPU_MILLICORES.max;
 /// Most cores that are considered beside one GPU: from 20 to 40 cores was seen to gain 5 to 9%.
 pub(crate) const MOST_CORES_PER_GPU: u32 = 24;
-
-/// How much faster PME on the cores beside a GPU must be predicted to be than PME on the GPU: no run says how good the
-/// prediction is.
-const PME_ON_CPU_PAYS: f64 = 1.25;
-/// Fewest cores beside a GPU with which it is tried.
-const CORES_FOR_PME: u32 = 8;
 
 /// One amount of resources with its best layout.
 #[derive(Clone, Debug, PartialEq)]
@@ -193,17 +186,10 @@ pub(crate) fn candidates(question: &Question<'_>) -> Vec<Candidate> {
     for cores in core_counts(kinds, most) {
         found.extend(pick(&layout::cpu_layouts(&job.system, cores), cores * 1000));
         if limits.max_gpus != Some(0) && cores <= MOST_CORES_PER_GPU / pods {
-            let of = |layout: fn(&System, u32, &GpuClass) -> Option<Layout>| {
-                let mut layouts: Vec<Layout> =
-                    gpus.iter().filter_map(|gpu| layout(&job.system, cores, gpu)).collect();
-                layouts.dedup();
-                pick(&layouts, cores * 1000)
-            };
-            let all = of(layout::gpu_layout);
-            let on_cores = (cores >= CORES_FOR_PME).then(|| of(layout::gpu_layout_with_pme_on_cpu)).flatten();
-            let pays =
-                |one: &Candidate| all.as_ref().is_some_and(|all| one.speed > PME_ON_CPU_PAYS * all.speed);
-            found.extend(on_cores.filter(pays).or(all));
+            let mut layouts: Vec<Layout> =
+                gpus.iter().filter_map(|gpu| layout::gpu_layout(&job.system, cores, gpu)).collect();
+            layouts.dedup();
+            found.extend(pick(&layouts, cores * 1000));
         }
     }
     let bound = on_faster_kinds(question, &found);

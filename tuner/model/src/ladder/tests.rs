@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use scavenger_schema::tuning::{Build, Device, MIB, Rung};
+use scavenger_schema::tuning::{Build, MIB, Rung};
 
 use super::candidates::{core_counts, price};
 use super::fixtures::{labelled, node, request, water};
@@ -576,25 +576,4 @@ proptest! {
         };
         prop_assert_eq!(plain(once), plain(build(&model, &turned)));
     }
-}
-
-#[test]
-fn pme_is_on_the_cores_only_beside_a_gpu_that_is_slow_for_them() {
-    let pme_of = |product: &str, kind: &str| {
-        let labels = [("node.kubernetes.io/instance-type", kind), ("nvidia.com/gpu.product", product)];
-        let request = request(water(200_000), vec![labelled(&node(24_000, 96), &labels, 1)]);
-        let reply = build(&Model::prior(), &request).expect("the node should hold it");
-        let on_gpu: Vec<Rung> = reply.rungs.into_iter().filter(|rung| rung.resources.gpus > 0).collect();
-        assert!(!on_gpu.is_empty());
-        on_gpu
-            .iter()
-            .map(|rung| (rung.resources.cpu_millicores, rung.layout.pme, rung.layout.update))
-            .collect::<Vec<_>>()
-    };
-    let modern = pme_of("NVIDIA-A100-SXM4-40GB", "hpc6a.48xlarge");
-    assert!(modern.iter().all(|(_, pme, _)| *pme == Device::Gpu), "{modern:?}");
-    let old = pme_of("Tesla-M60", "hpc7a.96xlarge");
-    assert!(old.iter().any(|(cpu, pme, _)| *cpu >= 8000 && *pme == Device::Cpu), "{old:?}");
-    assert!(old.iter().all(|(cpu, pme, _)| *cpu >= 8000 || *pme == Device::Gpu), "{old:?}");
-    assert!(old.iter().all(|(_, pme, update)| *pme == Device::Gpu || *update == Device::Cpu), "{old:?}");
 }
