@@ -110,7 +110,7 @@ fn main() {
         let found = WaterBox::near(atoms * u64::from(cores));
         let job = Job::new(&water(found), version, &build).expect("water should be accepted");
         let layout = fastest_layout(&job, &hardware, cores).expect("the cores should suit the box");
-        let seconds = job.system.ns_per_day(Model::prior().physics(&job, &hardware, &layout, cores * 1000));
+        let seconds = job.system.ns_per_day(Model::prior().speed(&job, &hardware, &layout, cores * 1000));
         let steps = ((SECONDS / seconds / 200.0).ceil() as u64) * 200;
         let folder = tempfile::tempdir().expect("should make a folder");
         make(folder.path(), found);

@@ -216,7 +216,7 @@ fn checked(
     };
     let run = Observation::new(&asked, None, line.ns_per_day).map_err(|error| error.to_string())?;
     let taken = hardware::hardware_of(labels, gpus);
-    let predicted = Model::prior().physics(&run.job, &taken, &layout, cpu_millicores);
+    let predicted = Model::prior().speed(&run.job, &taken, &layout, cpu_millicores);
     Ok(Run {
         line: number,
         asked,

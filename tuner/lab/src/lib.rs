@@ -136,7 +136,7 @@ impl Fold<'_> {
                 Outcome {
                     row,
                     group: key(row),
-                    model: error(expected.seconds),
+                    model: error(expected.step.total),
                     sigma: expected.sigma,
                     plain: error(plain.seconds(row)),
                     terms: error(terms.seconds(row)),

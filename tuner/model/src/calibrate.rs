@@ -174,7 +174,7 @@ fn mean_sigma(model: &Model, hardware: &Hardware, wanted: &[Run]) -> f64 {
     wanted.iter().map(sigma).sum::<f64>() / wanted.len() as f64
 }
 
-/// The layout of so many cores that is fastest by physics; beside a GPU if the node has any.
+/// The layout of so many cores that is fastest before anything is measured; beside a GPU if the node has any.
 #[must_use]
 pub fn fastest_layout(job: &Job, hardware: &Hardware, cores: u32) -> Option<Layout> {
     let layouts = match hardware.gpu {
@@ -182,12 +182,12 @@ pub fn fastest_layout(job: &Job, hardware: &Hardware, cores: u32) -> Option<Layo
         None => cpu_layouts(&job.system, cores),
     };
     let prior = Model::prior();
-    let speed = |layout: &Layout| prior.physics(job, hardware, layout, cores * bounds::WHOLE_CORE);
+    let speed = |layout: &Layout| prior.speed(job, hardware, layout, cores * bounds::WHOLE_CORE);
     layouts.into_iter().max_by(|a, b| speed(a).total_cmp(&speed(b)))
 }
 
-/// Systems on 1, 2, 4, ... cores of the node and all of them, but at most `most_cores`, each with the layout that is
-/// fastest by physics; beside a GPU if the node has any.
+/// Systems on 1, 2, 4, ... cores of the node and all of them, but at most `most_cores`, each with its
+/// [`fastest_layout`].
 fn runs(
     request: &CalibrationRequest,
     hardware: &Hardware,

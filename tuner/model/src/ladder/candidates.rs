@@ -199,8 +199,8 @@ pub(crate) fn candidates(question: &Question<'_>) -> Vec<Candidate> {
 
 /// The fastest of `layouts` on the slowest hardware that holds it.
 ///
-/// Layouts are ranked by physics on the kind of hardware that is slowest for the first of them, and only the best is looked at
-/// on all kinds with what was learned: that is the same for all layouts.
+/// Layouts are ranked on the kind of hardware that is slowest for the first of them, and only the best is looked at on all
+/// kinds.
 fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> Option<Candidate> {
     let &Question { model, job, limits, .. } = question;
     let allowed: Vec<(Layout, Resources, u64)> = layouts
@@ -213,16 +213,16 @@ fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> 
         .filter(|(layout, resources, _)| is_allowed(question, layout, resources))
         .collect();
     let (first, resources, _) = allowed.first()?;
-    let physics = |hardware: &Hardware, layout: &Layout| model.physics(job, hardware, layout, cpu_millicores);
+    let speed = |hardware: &Hardware, layout: &Layout| model.speed(job, hardware, layout, cpu_millicores);
     let slowest = holding(question, resources)
-        .map(|hardware| (physics(&hardware, first), hardware))
+        .map(|hardware| (speed(&hardware, first), hardware))
         .min_by(|a, b| a.0.total_cmp(&b.0))
         .map(|(_, hardware)| hardware)?;
 
     let mut ranked: Vec<(f64, &(Layout, Resources, u64))> = if allowed.len() == 1 {
         vec![(1.0, &allowed[0])]
     } else {
-        allowed.iter().map(|one| (physics(&slowest, &one.0), one)).collect()
+        allowed.iter().map(|one| (speed(&slowest, &one.0), one)).collect()
     };
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.1.memory_bytes.cmp(&b.1.1.memory_bytes)));
     let restart = question.restart.as_ref().filter(|restart| restart.knows(cpu_millicores, first.gpus));
@@ -233,8 +233,8 @@ fn best_of(question: &Question<'_>, layouts: &[Layout], cpu_millicores: u32) -> 
 
     let mut found: Vec<Candidate> = Vec::with_capacity(ranked.len());
     for (_, (layout, resources, peak_bytes)) in ranked {
-        let speed = |hardware: Hardware| (hardware, model.speed(job, &hardware, layout, cpu_millicores));
-        let on: Vec<(Hardware, f64)> = holding(question, resources).map(speed).collect();
+        let on: Vec<(Hardware, f64)> =
+            holding(question, resources).map(|hardware| (hardware, speed(&hardware, layout))).collect();
         let slowest = on.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1));
         let Some((hardware, speed)) = slowest else { continue };
         found.push(Candidate {

@@ -154,12 +154,6 @@ impl Knowledge {
         Self { supposed: count, ..self.clone() }
     }
 
-    /// True if there are runs on this class of hardware, with that many GPUs.
-    #[must_use]
-    pub fn knows(&self, origin: &Origin) -> bool {
-        self.supposed > 0 || self.places.contains_key(&origin.anywhere())
-    }
-
     /// True if there are runs of that system.
     pub(crate) fn has_run(&self, system: u64) -> bool {
         self.places.values().any(|runs| runs.systems.contains_key(&system))

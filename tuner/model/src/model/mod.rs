@@ -53,10 +53,12 @@ pub struct Model {
 /// What is expected of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
-    /// Median.
-    pub seconds: f64,
-    /// Standard deviation of the logarithm.
+    /// Median, part by part.
+    pub step: StepTime,
+    /// Standard deviation of ln(time).
     pub sigma: f64,
+    /// How much of it was measured before.
+    pub known: Known,
 }
 
 impl Default for Model {
@@ -95,30 +97,19 @@ impl Model {
     /// What is expected of a placement, for cores that are shared with other pods.
     #[must_use]
     pub fn expect(&self, job: &Job, cpu: &CpuClass, place: &Placement) -> Expected {
-        let step = self.step_time(job, cpu, place);
         let origin = origin(job, cpu, place);
-        let about = self.knowledge.about(&origin);
-        let sigma = self.sigma(job, cpu, &origin, &step, &about);
-        Expected { seconds: step.total * about.shift.exp(), sigma }
-    }
-
-    /// Standard deviation of ln(time) of a step on cores that are shared with other pods.
-    fn sigma(&self, job: &Job, cpu: &CpuClass, origin: &Origin, step: &StepTime, about: &About) -> f64 {
-        let of_job = if about.known < Known::System { job.doubt() } else { 0.0 };
-        let of_build = if about.known == Known::Class && origin.gpus == 0 {
-            SIGMA_BUILD * step.share(step.pair) * cpu.relative_pair_time(job.simd).ln().abs()
-        } else {
-            0.0
+        let About { known, shift, sigma } = self.knowledge.about(&origin);
+        let step = self.step_time(job, cpu, place);
+        let of_job = if known < Known::System { job.doubt() } else { 0.0 };
+        let of_build = SIGMA_BUILD * step.share(step.pair) * cpu.relative_pair_time(job.simd).ln().abs();
+        let of_class = match origin.gpus {
+            0 => of_build,
+            1 => 0.0,
+            _ => SIGMA_SEVERAL_GPUS,
         };
-        // What several GPUs do together was seen to be 0.1 to 1.8 times the speed of one.
-        let several = origin.gpus > 1 && !self.knowledge.knows(origin);
-        combine(&[
-            about.sigma,
-            SIGMA_LAYOUT,
-            of_job,
-            of_build,
-            if several { SIGMA_SEVERAL_GPUS } else { 0.0 },
-        ])
+        let of_class = if known == Known::Class { of_class } else { 0.0 };
+        let sigma = combine(&[sigma, SIGMA_LAYOUT, of_job, of_class]);
+        Expected { step: step.scaled(shift.exp()), sigma, known }
     }
 
     /// True if it knows the speed of a run of this very system.

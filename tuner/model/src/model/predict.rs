@@ -3,10 +3,10 @@
 use scavenger_schema::tuning::{Interval, Layout};
 
 use super::place::{placement, throttling};
-use super::{Job, Model, origin};
+use super::{Expected, Job, Model, origin};
 use crate::hardware::Hardware;
 use crate::interval::{combine, log_normal};
-use crate::learn::Origin;
+use crate::learn::Known;
 use crate::performance::{Placement, StepTime};
 
 /// The same if a CPU of Kubernetes is a hardware thread: what runs on the other one is not known.
@@ -26,16 +26,6 @@ pub struct Prediction {
 }
 
 impl Model {
-    /// Speed in ns per day by physics alone.
-    #[must_use]
-    pub fn physics(&self, job: &Job, hardware: &Hardware, layout: &Layout, cpu_millicores: u32) -> f64 {
-        self.physics_in(job, hardware, &placement(hardware, layout, cpu_millicores), cpu_millicores)
-    }
-
-    fn physics_in(&self, job: &Job, hardware: &Hardware, place: &Placement, cpu_millicores: u32) -> f64 {
-        job.system.ns_per_day(self.step_time(job, hardware.cpu, place).total * throttling(cpu_millicores))
-    }
-
     /// Median speed in ns per day of `layout` with `cpu_millicores` on `hardware`: [`Self::predict`] without
     /// the interval, for comparing many layouts.
     #[must_use]
@@ -53,7 +43,8 @@ impl Model {
 
     fn speed_in(&self, job: &Job, hardware: &Hardware, place: &Placement, cpu_millicores: u32) -> f64 {
         let about = self.knowledge.about(&origin(job, hardware.cpu, place));
-        self.physics_in(job, hardware, place, cpu_millicores) * (-about.shift).exp()
+        let seconds = self.step_time(job, hardware.cpu, place).total * throttling(cpu_millicores);
+        job.system.ns_per_day(seconds) * (-about.shift).exp()
     }
 
     /// Speed of `layout` with `cpu_millicores` on `hardware`, with its interval.
@@ -65,27 +56,15 @@ impl Model {
         layout: &Layout,
         cpu_millicores: u32,
     ) -> Prediction {
-        let place = placement(hardware, layout, cpu_millicores);
-        let physics = self.step_time(job, hardware.cpu, &place).scaled(throttling(cpu_millicores));
-        let origin = origin(job, hardware.cpu, &place);
-        let about = self.knowledge.about(&origin);
-        let step = physics.scaled(about.shift.exp());
-        let sigma = combine(&[
-            self.sigma(job, hardware.cpu, &origin, &physics, &about),
-            job.work.sigma_of_output(step.total),
-            self.sigma_of_threads(hardware, &origin),
-        ]);
+        let Expected { step, sigma, known } =
+            self.expect(job, hardware.cpu, &placement(hardware, layout, cpu_millicores));
+        let step = step.scaled(throttling(cpu_millicores));
+        let of_threads = match (hardware.smt, hardware.smt_known || known > Known::Class) {
+            (true, _) => SIGMA_SMT,
+            (false, false) => SIGMA_UNKNOWN_SMT,
+            (false, true) => 0.0,
+        };
+        let sigma = combine(&[sigma, job.work.sigma_of_output(step.total), of_threads]);
         Prediction { ns_per_day: log_normal(job.system.ns_per_day(step.total), sigma), step }
-    }
-
-    /// Uncertainty from hardware threads.
-    fn sigma_of_threads(&self, hardware: &Hardware, origin: &Origin) -> f64 {
-        if hardware.smt {
-            SIGMA_SMT
-        } else if !hardware.smt_known && !self.knowledge.knows(origin) {
-            SIGMA_UNKNOWN_SMT
-        } else {
-            0.0
-        }
     }
 }
