@@ -10,7 +10,8 @@ use scavenger_schema::tuning::{
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::hardware;
 use scavenger_tuner_model::layout::unasked_offload;
-use scavenger_tuner_model::model::{Observation, class_name};
+use scavenger_tuner_model::model::Observation;
+use scavenger_tuner_model::system::{cube_of_water, usual_grid};
 use serde::Deserialize;
 use sqlx::types::Json;
 
@@ -71,18 +72,6 @@ struct Line {
     node_requested_millicores: Option<i32>,
 }
 
-impl Line {
-    fn build(&self) -> Build {
-        let word = |word: &Option<String>| word.clone().filter(|word| !word.is_empty());
-        Build {
-            simd: word(&self.simd),
-            precision: word(&self.precision),
-            mpi: word(&self.mpi),
-            gpu_backend: word(&self.gpu_backend),
-        }
-    }
-}
-
 /// A run that was checked.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -103,9 +92,6 @@ pub struct Run {
     /// Measured over predicted time, without any measurement.
     pub time_ratio: f64,
 }
-
-/// Spacing of the PME grid if a line gives none, in nm: GROMACS's default.
-const SPACING_NM: f64 = 0.12;
 
 /// Reads and checks a file: the first line that is wrong is the error.
 pub fn read(
@@ -156,9 +142,7 @@ fn checked(
     let box_nm = line.box_nm.as_deref().map(|text| three::<f64>("box_nm", text)).transpose()?;
     let given = line.pme_grid.as_deref();
     let grid = given.filter(|grid| *grid != "none").map(|text| three::<u32>("pme_grid", text)).transpose()?;
-    let edges = box_nm.unwrap_or([(line.atoms as f64 / 100.0).cbrt(); 3]);
-    // Casting saturates, and the check of the system refuses what is out of range.
-    let usual = edges.map(|edge| ((edge / SPACING_NM).ceil() as u32).max(4));
+    let usual = usual_grid(box_nm.unwrap_or_else(|| cube_of_water(line.atoms as f64)));
     let order = line.pme_order.unwrap_or(4);
     let pme = (given != Some("none")).then_some(PmeDescription { grid: grid.unwrap_or(usual), order });
     let system = SystemDescription {
@@ -176,8 +160,13 @@ fn checked(
         gpu_offload: GpuOffload { update: true, ..GpuOffload::default() },
         settings: Settings::default(),
     };
-    let version = line.gromacs_version.as_deref().filter(|version| !version.is_empty()).or(gromacs_version);
-    let build = line.build();
+    let version = line.gromacs_version.as_deref().or(gromacs_version);
+    let build = Build {
+        simd: line.simd.clone(),
+        precision: line.precision.clone(),
+        mpi: line.mpi.clone(),
+        gpu_backend: line.gpu_backend.clone(),
+    };
     let layout = layout(line, &system, unasked_offload(version, &build));
     let gpus = layout.gpus;
     if gpus > 0 && build.lacks_gpus() {
@@ -221,7 +210,7 @@ fn checked(
         line: number,
         asked,
         node_millicores: (line.node_cpu_millicores, line.node_requested_millicores),
-        hardware_class: class_name(taken.cpu, &taken, &layout),
+        hardware_class: taken.class(gpus),
         ns_per_day: line.ns_per_day,
         wall_seconds: line.wall_seconds,
         peak_memory_bytes: line.peak_memory_bytes.filter(|bytes| *bytes > 0),

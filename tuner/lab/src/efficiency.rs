@@ -68,14 +68,7 @@ fn pays(speeds: &[(u64, f64)]) -> u64 {
 /// The speed by which a ladder counts the efficiency of a pod of this size.
 fn served(model: &Model, row: &Row) -> f64 {
     let place = &row.place;
-    let hardware = Hardware {
-        cpu: row.cpu,
-        smt: false,
-        smt_known: true,
-        gpu: None,
-        node_cpus: Some((place.cores / place.share).round() as u32),
-        is_virtual: false,
-    };
+    let hardware = Hardware::of_cores(row.cpu, (place.cores / place.share).round() as u32);
     let layout = Layout { npme: place.npme as u32, ..Layout::cpu(place.ranks as u32, place.threads as u32) };
     model.speed_alone(&row.job, &hardware, &layout, place.cores as u32 * 1000)
 }

@@ -9,9 +9,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::VPos;
 
 use crate::Point;
-use style::{
-    FONT, GREY, GRID, Style, TEXT, TITLE, WIDTH, legend, log_base, range, text, thousands, three_digits,
-};
+use scavenger_tuner_model::text::{thousands, three_digits};
+use style::{FONT, GREY, GRID, Style, TEXT, TITLE, WIDTH, legend, log_base, range, text};
 
 /// So that the panel is about square.
 const HEIGHT: u32 = 560;
@@ -35,7 +34,7 @@ pub fn accuracy(points: &[Point]) -> Result<String> {
         text(&root, "Predicted against measured speed", (12, 8), 18, &BLACK, VPos::Top)?;
         let key = format!(
             "{} runs, each on a machine that was left out of the fit; dashed: {STRIP} times as fast or slow",
-            thousands(points.len() as u64)
+            thousands(points.len() as f64)
         );
         text(&root, &key, (12, 31), TEXT, &GREY, VPos::Top)?;
         let axis = || range(all()).log_scale().base(log_base(&range(all())));

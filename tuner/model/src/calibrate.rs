@@ -16,7 +16,8 @@ use crate::ladder::MOST_CORES_PER_GPU;
 use crate::ladder::runnable::{refused, simd_of};
 use crate::layout::{cpu_layouts, gpu_layout};
 use crate::memory::{peak_bytes, request_bytes};
-use crate::model::{Job, Model, check_node, class_name, display};
+use crate::model::{Job, Model, check_node, display};
+use crate::system::{cube_of_water, usual_grid};
 
 /// Atoms of the boxes of water that a benchmark may have.
 const BENCHMARK_ATOMS: [u64; 4] = [12_000, 48_000, 192_000, 768_000];
@@ -39,7 +40,7 @@ pub fn water(found: WaterBox) -> SystemDescription {
 
 /// A simulation that one may want to run: a cube with the density of water.
 pub(crate) fn wanted(atoms: u64) -> SystemDescription {
-    usual(atoms, [(atoms as f64 / crate::system::WATER_ATOMS_PER_NM3).cbrt(); 3])
+    usual(atoms, cube_of_water(atoms as f64))
 }
 
 /// Water with the usual settings.
@@ -52,7 +53,7 @@ fn usual(atoms: u64, box_nm: [f64; 3]) -> SystemDescription {
         cutoff_nm: 1.0,
         rlist_nm: None,
         nstlist: None,
-        pme: Some(PmeDescription { grid: box_nm.map(|edge| ((edge / 0.12).ceil() as u32).max(4)), order: 4 }),
+        pme: Some(PmeDescription { grid: usual_grid(box_nm), order: 4 }),
         bonded_interactions: Some(0),
         constraints: Some(atoms),
         gpu_offload: GpuOffload::default(),
@@ -109,7 +110,7 @@ pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<Calibratio
     }
     Ok(CalibrationReply {
         model_version: model.version().to_owned(),
-        hardware_class: class_name(hardware.cpu, &hardware, &possible[possible.len() - 1].layout),
+        hardware_class: hardware.class(possible[possible.len() - 1].layout.gpus),
         half_width: half_width(before),
         benchmarks,
     })

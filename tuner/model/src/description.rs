@@ -64,28 +64,15 @@ const CORES: u32 = 16;
 /// of a part of a node for all classes, on which the clock is less certain.
 #[must_use]
 fn half_width_of_cpu(cpu: &'static CpuClass) -> f64 {
-    let node_cpus = Some((2 * CORES).max(cpu.node_cores as u32));
-    half_width(
-        &Hardware { cpu, smt: false, smt_known: true, gpu: None, node_cpus, is_virtual: false },
-        &Layout::cpu(CORES, 1),
-    )
+    let node_cpus = (2 * CORES).max(cpu.node_cores as u32);
+    half_width(&Hardware::of_cores(cpu, node_cpus), &Layout::cpu(CORES, 1))
 }
 
 /// The same of a class of GPU: for one beside 8 cores of a usual processor.
 #[must_use]
 fn half_width_of_gpu(class: &'static GpuClass) -> f64 {
     let cpu = CpuClass::by_key("amd64-avx2").unwrap_or(CpuClass::unknown());
-    half_width(
-        &Hardware {
-            cpu,
-            smt: false,
-            smt_known: true,
-            gpu: Some(class),
-            node_cpus: Some(16),
-            is_virtual: false,
-        },
-        &Layout::water(1, 8, 1),
-    )
+    half_width(&Hardware { gpu: Some(class), ..Hardware::of_cores(cpu, 16) }, &Layout::water(1, 8, 1))
 }
 
 fn half_width(hardware: &Hardware, layout: &Layout) -> f64 {

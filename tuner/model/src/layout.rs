@@ -26,95 +26,51 @@ pub const MOST_RANKS_WITHOUT_PME_RANKS: u32 = PME_RANKS_FROM - 1;
 /// Device memory per atom in bytes, pair lists and grids included, generously.
 const GPU_BYTES_PER_ATOM: f64 = 1500.0;
 
-/// Why mdrun would refuse a layout, or why it makes no sense.
+/// Why mdrun would refuse a layout, or why it makes no sense. Ranks are those that do the work in question.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// Ranks or threads are zero.
     #[error("needs at least one rank and one thread")]
     Nothing,
-    /// More threads per rank than mdrun is compiled for.
-    #[error("{threads} threads per rank are more than the {MAX_THREADS} that mdrun is compiled for")]
-    TooManyThreads {
-        /// Threads per rank.
-        threads: u32,
-    },
+    /// So many threads per rank are more than mdrun is compiled for.
+    #[error("{0} threads per rank are more than the {MAX_THREADS} that mdrun is compiled for")]
+    TooManyThreads(u32),
     /// mdrun refuses numbers of ranks whose largest prime factor is too large.
-    #[error("{ranks} ranks for pair work have the prime factor {factor}, which mdrun refuses")]
-    PrimeFactor {
-        /// Ranks that do pair work.
-        ranks: u32,
-        /// Their largest prime factor.
-        factor: u32,
-    },
-    /// Too few atoms for so many ranks.
-    #[error("{atoms} atoms are too few for {ranks} ranks, at least {least} per rank are needed")]
-    TooFewAtoms {
-        /// Atoms.
-        atoms: f64,
-        /// Ranks that do pair work.
-        ranks: u32,
-        /// Fewest per rank.
-        least: f64,
-    },
+    #[error("{0} ranks for pair work have the prime factor {1}, which mdrun refuses")]
+    PrimeFactor(u32, u32),
+    /// Too few atoms for so many ranks, and the fewest that each needs.
+    #[error("{0} atoms are too few for {1} ranks, at least {2} per rank are needed")]
+    TooFewAtoms(f64, u32, f64),
     /// The box cannot be cut into so many domains.
-    #[error("the box cannot be cut into {ranks} domains of at least {MIN_DOMAIN_NM} nm")]
-    DomainsTooSmall {
-        /// Ranks that do pair work.
-        ranks: u32,
-    },
-    /// mdrun refuses more PME ranks than others.
-    #[error("{npme} of {ranks} ranks for PME leave too few for pair work")]
-    TooManyPmeRanks {
-        /// PME ranks.
-        npme: u32,
-        /// Ranks in all.
-        ranks: u32,
-    },
+    #[error("the box cannot be cut into {0} domains of at least {MIN_DOMAIN_NM} nm")]
+    DomainsTooSmall(u32),
+    /// mdrun refuses more PME ranks than others, of so many ranks.
+    #[error("{0} of {1} ranks for PME leave too few for pair work")]
+    TooManyPmeRanks(u32, u32),
     /// PME ranks without PME.
     #[error("ranks for PME need a system with PME")]
     PmeRanksWithoutPme,
-    /// The PME grid cannot be divided among so many ranks.
-    #[error("a PME grid of {points} points in the xy plane cannot be divided among {ranks} ranks")]
-    PmeGridTooSmall {
-        /// Grid points in the xy plane.
-        points: u32,
-        /// Ranks that do PME.
-        ranks: u32,
-    },
-    /// Something is put on a GPU that the run's settings keep off it.
-    #[error("the settings of the run do not allow {part} on a GPU")]
-    NotOnGpu {
-        /// The part of the step.
-        part: &'static str,
-    },
+    /// A PME grid of so many points in the xy plane cannot be divided among so many ranks.
+    #[error("a PME grid of {0} points in the xy plane cannot be divided among {1} ranks")]
+    PmeGridTooSmall(u32, u32),
+    /// A part of the step is put on a GPU that the run's settings keep off it.
+    #[error("the settings of the run do not allow {0} on a GPU")]
+    NotOnGpu(&'static str),
     /// Something is put on a GPU although there is none, or the nonbonded interactions are not there.
     #[error("work on a GPU needs a GPU, and the nonbonded interactions on it")]
     NoGpu,
     /// Each GPU needs a rank of its own at least.
-    #[error("{gpus} GPUs cannot be divided among {ranks} ranks")]
-    GpusAndRanks {
-        /// GPUs.
-        gpus: u32,
-        /// Ranks.
-        ranks: u32,
-    },
+    #[error("{0} GPUs cannot be divided among {1} ranks")]
+    GpusAndRanks(u32, u32),
     /// PME on a GPU with several ranks needs exactly one PME rank.
-    #[error("PME on a GPU with {ranks} ranks needs exactly one rank for PME")]
-    PmeOnGpuNeedsOneRank {
-        /// Ranks in all.
-        ranks: u32,
-    },
+    #[error("PME on a GPU with {0} ranks needs exactly one rank for PME")]
+    PmeOnGpuNeedsOneRank(u32),
     /// Update on a GPU works with one rank here.
     #[error("update on a GPU needs a single rank, and PME on the GPU")]
     UpdateOnGpu,
-    /// The system does not fit into the GPU's memory.
-    #[error("{atoms} atoms need more than the {gib} GiB of the GPU")]
-    GpuMemory {
-        /// Atoms.
-        atoms: f64,
-        /// GiB of one GPU.
-        gib: f64,
-    },
+    /// So many atoms do not fit into the GPU's memory of so many GiB.
+    #[error("{0} atoms need more than the {1} GiB of the GPU")]
+    GpuMemory(f64, f64),
 }
 
 /// Largest prime factor; 1 for 1.
@@ -178,7 +134,7 @@ pub fn check(system: &System, layout: &Layout, gpu: Option<&GpuClass>) -> Result
         return Err(Refusal::Nothing);
     }
     if threads > MAX_THREADS {
-        return Err(Refusal::TooManyThreads { threads });
+        return Err(Refusal::TooManyThreads(threads));
     }
     check_pme_ranks(system, ranks, npme)?;
     let least = if layout.gpus > 0 { MIN_ATOMS_PER_GPU_RANK } else { MIN_ATOMS_PER_RANK };
@@ -191,14 +147,11 @@ fn check_pme_ranks(system: &System, ranks: u32, npme: u32) -> Result<(), Refusal
         return if npme == 0 { Ok(()) } else { Err(Refusal::PmeRanksWithoutPme) };
     };
     if u64::from(npme) * 2 > u64::from(ranks) {
-        return Err(Refusal::TooManyPmeRanks { npme, ranks });
+        return Err(Refusal::TooManyPmeRanks(npme, ranks));
     }
     // Without ranks of their own, PME is divided like the domains, in two dimensions: never the tighter limit.
     if npme > 0 && !can_divide_grid(pme, npme) {
-        return Err(Refusal::PmeGridTooSmall {
-            points: pme.grid[0].saturating_mul(pme.grid[1]),
-            ranks: npme,
-        });
+        return Err(Refusal::PmeGridTooSmall(pme.grid[0].saturating_mul(pme.grid[1]), npme));
     }
     Ok(())
 }
@@ -216,13 +169,13 @@ fn check_domains(system: &System, ranks: u32, least: f64) -> Result<(), Refusal>
         return Ok(());
     }
     if let Some(factor) = refused_prime_factor(ranks) {
-        return Err(Refusal::PrimeFactor { ranks, factor });
+        return Err(Refusal::PrimeFactor(ranks, factor));
     }
     if system.atoms < least * f64::from(ranks) {
-        return Err(Refusal::TooFewAtoms { atoms: system.atoms, ranks, least });
+        return Err(Refusal::TooFewAtoms(system.atoms, ranks, least));
     }
     if !can_be_cut(system.box_nm, ranks) {
-        return Err(Refusal::DomainsTooSmall { ranks });
+        return Err(Refusal::DomainsTooSmall(ranks));
     }
     Ok(())
 }
@@ -245,20 +198,20 @@ fn check_gpu(system: &System, layout: &Layout, gpu: Option<&GpuClass>) -> Result
         ("update", layout.update, allowed.update),
     ] {
         if on(device) && !allowed {
-            return Err(Refusal::NotOnGpu { part });
+            return Err(Refusal::NotOnGpu(part));
         }
     }
     if !layout.ntmpi.is_multiple_of(layout.gpus) {
-        return Err(Refusal::GpusAndRanks { gpus: layout.gpus, ranks: layout.ntmpi });
+        return Err(Refusal::GpusAndRanks(layout.gpus, layout.ntmpi));
     }
     if on(layout.pme) && layout.ntmpi > 1 && layout.npme != 1 {
-        return Err(Refusal::PmeOnGpuNeedsOneRank { ranks: layout.ntmpi });
+        return Err(Refusal::PmeOnGpuNeedsOneRank(layout.ntmpi));
     }
     if on(layout.update) && (layout.ntmpi > 1 || (system.pme.is_some() && !on(layout.pme))) {
         return Err(Refusal::UpdateOnGpu);
     }
     if system.atoms * GPU_BYTES_PER_ATOM > gpu.memory_gib * f64::from(layout.gpus) * 1024.0_f64.powi(3) {
-        return Err(Refusal::GpuMemory { atoms: system.atoms, gib: gpu.memory_gib });
+        return Err(Refusal::GpuMemory(system.atoms, gpu.memory_gib));
     }
     Ok(())
 }
@@ -347,10 +300,7 @@ mod tests {
 
     #[test]
     fn fourteen_ranks_are_refused_for_their_factor_seven() {
-        assert_eq!(
-            check(&system(100_000), &Layout::cpu(14, 1), None),
-            Err(Refusal::PrimeFactor { ranks: 14, factor: 7 })
-        );
+        assert_eq!(check(&system(100_000), &Layout::cpu(14, 1), None), Err(Refusal::PrimeFactor(14, 7)));
         assert_eq!(check(&system(100_000), &Layout::cpu(2, 7), None), Ok(()));
         assert_eq!(check(&system(100_000), &Layout::cpu(15, 1), None), Ok(()));
     }
@@ -361,7 +311,7 @@ mod tests {
             let layout = Layout { npme, ..Layout::cpu(ranks, 1) };
             assert_eq!(
                 check(&system(100_000), &layout, None),
-                Err(Refusal::TooManyPmeRanks { npme, ranks }),
+                Err(Refusal::TooManyPmeRanks(npme, ranks)),
                 "{ranks} {npme}"
             );
         }
@@ -371,13 +321,10 @@ mod tests {
     fn small_systems_are_not_cut_into_many_domains() {
         // A box of 3 nm can be cut twice along each edge.
         assert_eq!(check(&system(2700), &Layout::cpu(8, 1), None), Ok(()));
-        assert_eq!(
-            check(&system(2700), &Layout::cpu(12, 1), None),
-            Err(Refusal::DomainsTooSmall { ranks: 12 })
-        );
+        assert_eq!(check(&system(2700), &Layout::cpu(12, 1), None), Err(Refusal::DomainsTooSmall(12)));
         assert_eq!(
             check(&system(300), &Layout::cpu(4, 1), None),
-            Err(Refusal::TooFewAtoms { atoms: 300.0, ranks: 4, least: MIN_ATOMS_PER_RANK })
+            Err(Refusal::TooFewAtoms(300.0, 4, MIN_ATOMS_PER_RANK))
         );
     }
 
@@ -388,7 +335,7 @@ mod tests {
         raw.box_nm = Some([5.0, 5.0, 3.5355]);
         let dodecahedron = System::check(&raw).expect("water should be accepted");
         let layout = Layout::cpu(32, 1);
-        assert_eq!(check(&dodecahedron, &layout, None), Err(Refusal::DomainsTooSmall { ranks: 32 }));
+        assert_eq!(check(&dodecahedron, &layout, None), Err(Refusal::DomainsTooSmall(32)));
         assert_eq!(check(&dodecahedron, &Layout::cpu(18, 1), None), Ok(()));
         raw.box_nm = Some([5.0, 5.0, 3.6]);
         let rectangular = System::check(&raw).expect("water should be accepted");
@@ -413,10 +360,7 @@ mod tests {
         let system = System::check(&raw).expect("water should be accepted");
         // 24 lines along x are enough for 6 ranks, 96 along y for 24.
         assert_eq!(check_pme_ranks(&system, 320, 144), Ok(()));
-        assert_eq!(
-            check_pme_ranks(&system, 320, 150),
-            Err(Refusal::PmeGridTooSmall { points: 24 * 96, ranks: 150 })
-        );
+        assert_eq!(check_pme_ranks(&system, 320, 150), Err(Refusal::PmeGridTooSmall(24 * 96, 150)));
     }
 
     #[test]
@@ -465,17 +409,17 @@ mod tests {
         assert_eq!(check(&system, &one, None), Err(Refusal::NoGpu));
         assert_eq!(
             check(&system, &Layout { ntmpi: 4, ..one }, Some(gpu)),
-            Err(Refusal::PmeOnGpuNeedsOneRank { ranks: 4 })
+            Err(Refusal::PmeOnGpuNeedsOneRank(4))
         );
         assert_eq!(check(&system, &Layout { ntmpi: 4, npme: 1, ..one }, Some(gpu)), Ok(()));
         assert_eq!(
             check(&system, &Layout { update: Device::Gpu, ..one }, Some(gpu)),
-            Err(Refusal::NotOnGpu { part: "update" })
+            Err(Refusal::NotOnGpu("update"))
         );
         assert_eq!(check(&system, &Layout { nb: Device::Cpu, ..one }, Some(gpu)), Err(Refusal::NoGpu));
         assert_eq!(
             check(&system, &Layout { ntmpi: 3, gpus: 2, pme: Device::Cpu, ..one }, Some(gpu)),
-            Err(Refusal::GpusAndRanks { gpus: 2, ranks: 3 })
+            Err(Refusal::GpusAndRanks(2, 3))
         );
     }
 

@@ -16,6 +16,7 @@
 //! | [`calibrate`] | a kind of node | the benchmarks that tell most about it |
 //! | [`ladder`] | a request | the ordered configurations |
 //! | [`description`] | a model | what it knows of each class, for people |
+//! | [`text`] | a number | the same for people |
 
 pub mod calibrate;
 pub mod description;
@@ -30,6 +31,7 @@ pub mod model;
 pub mod npme;
 pub mod performance;
 pub mod system;
+pub mod text;
 pub mod work;
 
 pub use error::{FieldError, TuneError};

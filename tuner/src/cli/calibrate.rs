@@ -91,7 +91,6 @@ async fn run(options: &CalibrateOptions) -> Result<(), Failure> {
     let request = CalibrationRequest {
         node,
         gromacs_version: options.gromacs_version.clone(),
-        // That of the newest run: it is for the model to know.
         build: Build::default(),
         max_benchmarks: options.max_benchmarks,
         max_cpu_millicores: asked.into_iter().chain(half).min(),

@@ -10,14 +10,12 @@ use scavenger_schema::tuning::{
     Build, EFFICIENCY, GpuOffload, LadderReply, LadderRequest, Limits, MIB, NodeShape, PmeDescription,
     Resources, Settings, SystemDescription,
 };
+use scavenger_tuner_model::system::{cube_of_water, usual_grid};
 use scavenger_tuner_model::{hardware, ladder};
 
 use super::Failure;
 use crate::config::RecommendOptions;
 use crate::tpr;
-
-/// Spacing of the PME grid if none is given, in nm: GROMACS's default.
-const SPACING_NM: f64 = 0.12;
 
 /// Prints the ladder.
 pub fn exec(options: &RecommendOptions) -> Result<(), Failure> {
@@ -89,8 +87,6 @@ fn read(path: &Path) -> Result<LadderRequest, Failure> {
 /// Water with the usual settings.
 fn described(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
     let atoms = options.atoms.unwrap_or_default();
-    // Casting saturates, and the check of the request refuses what is out of range.
-    let points = (((atoms as f64 / 100.0).cbrt() / SPACING_NM).ceil() as u32).max(4);
     let system = SystemDescription {
         atoms,
         box_nm: None,
@@ -99,7 +95,7 @@ fn described(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
         cutoff_nm: 1.0,
         rlist_nm: None,
         nstlist: None,
-        pme: Some(PmeDescription { grid: [points; 3], order: 4 }),
+        pme: Some(PmeDescription { grid: usual_grid(cube_of_water(atoms as f64)), order: 4 }),
         bonded_interactions: None,
         constraints: None,
         gpu_offload: GpuOffload::default(),

@@ -6,10 +6,10 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use scavenger_schema::tuning::{LadderReply, Resources, Rung};
 use scavenger_tuner_model::ladder::CurvePoint;
+use scavenger_tuner_model::text::{thousands, three_digits};
 
 use super::style::{
-    FONT, GREY, GRID, Root, Style, TEXT, TITLE, WIDTH, legend, legend_size, log_base, range, text, thousands,
-    three_digits,
+    FONT, GREY, GRID, Root, Style, TEXT, TITLE, WIDTH, legend, legend_size, log_base, range, text,
 };
 
 const HEIGHT: u32 = 700;
@@ -73,7 +73,7 @@ pub fn ladder(atoms: u64, curve: &[CurvePoint], reply: &LadderReply, min_efficie
     {
         let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
         root.fill(&WHITE)?;
-        let title = format!("Predicted speed of {} atoms", thousands(atoms));
+        let title = format!("Predicted speed of {} atoms", thousands(atoms as f64));
         text(&root, &title, (12, 8), 18, &BLACK, VPos::Top)?;
         let key = "lines: median; bands: 8 of 10 speeds lie inside; marks: configurations of the ladder";
         text(&root, key, (12, 31), TEXT, &GREY, VPos::Top)?;

@@ -121,13 +121,6 @@ pub(super) fn text(
     Ok(root.draw(&Text::new(words.to_owned(), at, style))?)
 }
 
-/// Three significant digits.
-pub(super) fn three_digits(value: f64) -> String {
-    let digits = if value > 0.0 { (2 - value.log10().floor() as i32).clamp(0, 6) } else { 0 };
-    let text = format!("{value:.*}", digits.unsigned_abs() as usize);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
 /// Both ends of positive values with some room, at least a factor of 2 apart.
 pub(super) fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
     let positive = values.filter(|value| value.is_finite() && *value > 0.0);
@@ -139,14 +132,4 @@ pub(super) fn range(values: impl Iterator<Item = f64>) -> std::ops::Range<f64> {
 /// Base of a logarithmic axis, at whose powers labels stand: 2 where powers of 10 would be too few.
 pub(super) fn log_base(range: &std::ops::Range<f64>) -> f64 {
     if range.end / range.start < 100.0 { 2.0 } else { 10.0 }
-}
-
-/// A whole number with separators.
-pub(super) fn thousands(value: u64) -> String {
-    let digits = value.to_string();
-    let with_commas = digits.char_indices().flat_map(|(place, digit)| {
-        let comma = (place > 0 && (digits.len() - place).is_multiple_of(3)).then_some(',');
-        comma.into_iter().chain(Some(digit))
-    });
-    with_commas.collect()
 }

@@ -13,6 +13,8 @@
 
 use std::fmt;
 
+use Architecture::{Arm, Power, X86};
+
 /// Vector instructions that GROMACS would be compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Simd {
@@ -46,79 +48,63 @@ impl Simd {
     /// The instructions of a build, as `gmx --version` names them.
     #[must_use]
     pub fn of_build(name: &str) -> Option<Self> {
-        Some(match name.trim() {
-            "SSE2" | "SSE4.1" => Self::Sse,
-            "AVX_128_FMA" => Self::Avx128Fma,
-            "AVX_256" => Self::Avx256,
-            "AVX2_128" => Self::Avx2On128,
-            "AVX2_256" => Self::Avx2,
-            "AVX_512" | "AVX_512_KNL" => Self::Avx512,
-            "ARM_NEON_ASIMD" => Self::Neon,
-            "ARM_SVE" => Self::Sve,
-            "IBM_VSX" => Self::Vsx,
-            _ => return None,
-        })
+        let name = match name.trim() {
+            "SSE2" => "SSE4.1",
+            "AVX_512_KNL" => "AVX_512",
+            name => name,
+        };
+        // Of those with one name, the one that a build can be for.
+        let named = [
+            Self::Sse,
+            Self::Avx128Fma,
+            Self::Avx256,
+            Self::Avx2On128,
+            Self::Avx2,
+            Self::Avx512,
+            Self::Neon,
+            Self::Sve,
+            Self::Vsx,
+        ];
+        named.into_iter().find(|simd| simd.name() == name)
     }
 
-    /// What a build is called. It says neither how wide SVE is, nor in how many parts AVX-512 is carried out.
-    fn name(self) -> &'static str {
-        match self {
-            Self::Sse => "SSE4.1",
-            Self::Avx128Fma => "AVX_128_FMA",
-            Self::Avx256 => "AVX_256",
-            Self::Avx2On128 => "AVX2_128",
-            Self::Avx2 => "AVX2_256",
-            Self::Avx512On256 | Self::Avx512 => "AVX_512",
-            Self::Neon => "ARM_NEON_ASIMD",
-            Self::Sve | Self::SveOn128 | Self::SveOn512 => "ARM_SVE",
-            Self::Vsx => "IBM_VSX",
-        }
-    }
-
-    /// Processors that can run it.
-    fn architecture(self) -> Architecture {
-        match self {
-            Self::Sse
-            | Self::Avx128Fma
-            | Self::Avx256
-            | Self::Avx2On128
-            | Self::Avx2
-            | Self::Avx512On256
-            | Self::Avx512 => Architecture::X86,
-            Self::Neon | Self::Sve | Self::SveOn128 | Self::SveOn512 => Architecture::Arm,
-            Self::Vsx => Architecture::Power,
-        }
-    }
-
-    /// Time of the pairs with a build for these instructions relative to one for AVX2, on a processor that has both; on ARM
-    /// relative to one for NEON.
+    /// What a build is called, which says neither how wide SVE is, nor in how many parts AVX-512 is carried out; which
+    /// processors can run it, and how old it is among theirs; and the time of the pairs with such a build relative to one for
+    /// AVX2, on a processor that has both; on ARM relative to one for NEON.
     ///
-    /// Measured, not counted from the width: half as wide is far from twice as long, since loads, shuffles and the clock under
-    /// load do not follow the width. [`CpuClass::pair_cycles_with`] has a test of what was measured.
-    fn pair_time(self) -> f64 {
+    /// The times were measured, not counted from the width: half as wide is far from twice as long, since loads, shuffles and
+    /// the clock under load do not follow the width. [`CpuClass::pair_cycles_with`] has a test of what was measured.
+    fn facts(self) -> (&'static str, Architecture, u32, f64) {
         match self {
-            Self::Sse => 1.85,
-            Self::Avx128Fma | Self::Avx2On128 => 1.7,
-            Self::Avx256 => 1.3,
-            Self::Avx2 | Self::Neon | Self::Sve | Self::Vsx => 1.0,
-            Self::Avx512On256 => 0.92,
-            Self::Avx512 => 0.83,
-            Self::SveOn128 => 1.18,
-            Self::SveOn512 => 0.35,
+            Self::Sse => ("SSE4.1", X86, 0, 1.85),
+            Self::Avx128Fma => ("AVX_128_FMA", X86, 1, 1.7),
+            Self::Avx256 => ("AVX_256", X86, 1, 1.3),
+            Self::Avx2On128 => ("AVX2_128", X86, 2, 1.7),
+            Self::Avx2 => ("AVX2_256", X86, 2, 1.0),
+            Self::Avx512On256 => ("AVX_512", X86, 3, 0.92),
+            Self::Avx512 => ("AVX_512", X86, 3, 0.83),
+            Self::Neon => ("ARM_NEON_ASIMD", Arm, 0, 1.0),
+            Self::Sve => ("ARM_SVE", Arm, 1, 1.0),
+            Self::SveOn128 => ("ARM_SVE", Arm, 1, 1.18),
+            Self::SveOn512 => ("ARM_SVE", Arm, 1, 0.35),
+            Self::Vsx => ("IBM_VSX", Power, 0, 1.0),
         }
+    }
+
+    fn name(self) -> &'static str {
+        self.facts().0
+    }
+
+    fn architecture(self) -> Architecture {
+        self.facts().1
     }
 
     /// What a processor with these instructions can run: what is older, and no wider.
     fn includes(self, build: Self) -> bool {
-        let age = |simd: Self| match simd {
-            Self::Sse | Self::Neon | Self::Vsx => 0,
-            Self::Avx128Fma | Self::Avx256 | Self::Sve | Self::SveOn128 | Self::SveOn512 => 1,
-            Self::Avx2On128 | Self::Avx2 => 2,
-            Self::Avx512On256 | Self::Avx512 => 3,
-        };
+        let ((_, own, newest, _), (_, its, age, _)) = (self.facts(), build.facts());
         // Bulldozer's own instructions went with it.
         let is_lost = build == Self::Avx128Fma && self != Self::Avx128Fma;
-        self.architecture() == build.architecture() && age(build) <= age(self) && !is_lost
+        own == its && age <= newest && !is_lost
     }
 }
 
@@ -296,9 +282,9 @@ impl CpuClass {
         if simd.name() == own.name() {
             return 1.0;
         }
-        let relative = simd.pair_time() / own.pair_time();
+        let relative = simd.facts().3 / own.facts().3;
         // NEON is faster than SVE that is no wider.
-        if own.architecture() == Architecture::Arm { relative } else { relative.max(1.0) }
+        if own.architecture() == Arm { relative } else { relative.max(1.0) }
     }
 
     /// True if a program with these vector instructions may run on it. Classes that stand for an architecture alone may be

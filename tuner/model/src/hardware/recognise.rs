@@ -47,6 +47,21 @@ fn is_virtual(labels: &BTreeMap<String, String>) -> bool {
 }
 
 impl Hardware {
+    /// Cores of that class, whole ones, on a machine that has so many of them.
+    #[must_use]
+    pub fn of_cores(cpu: &'static CpuClass, node_cpus: u32) -> Self {
+        Self { cpu, smt: false, smt_known: true, gpu: None, node_cpus: Some(node_cpus), is_virtual: false }
+    }
+
+    /// Name of the class of what a pod with `gpus` GPUs uses of it: `zen2`, `zen2+a100`.
+    #[must_use]
+    pub fn class(&self, gpus: u32) -> String {
+        match self.gpu.filter(|_| gpus > 0) {
+            Some(gpu) => format!("{}+{}", self.cpu.key, gpu.key),
+            None => self.cpu.key.to_owned(),
+        }
+    }
+
     /// The same on a node that has `cpu_millicores` for pods.
     #[must_use]
     pub fn on_node(self, cpu_millicores: u32) -> Self {
@@ -55,14 +70,10 @@ impl Hardware {
     }
 }
 
-/// Name of the class of what a pod with `gpus` GPUs uses of a node with such labels: `zen2`, `zen2+a100`.
+/// Name of the class of what a pod with `gpus` GPUs uses of a node with such labels.
 #[must_use]
 pub fn class_of_labels(labels: &BTreeMap<String, String>, gpus: u32) -> String {
-    let hardware = hardware_of(labels, gpus);
-    match hardware.gpu {
-        Some(gpu) => format!("{}+{}", hardware.cpu.key, gpu.key),
-        None => hardware.cpu.key.to_owned(),
-    }
+    hardware_of(labels, gpus).class(gpus)
 }
 
 /// Whether a CPU of Kubernetes is a hardware thread: by NFD's label, else by the instance type. NFD on a node says it
@@ -160,25 +171,23 @@ fn amd_model(family: u32, model: u32) -> Option<&'static str> {
     })
 }
 
-/// ARM implementer by the vendor that NFD names.
+/// The vendors of ARM processors that NFD names, with their implementer.
+const ARM_VENDORS: [(&str, u32); 7] = [
+    ("ARM", 0x41),
+    ("Broadcom", 0x42),
+    ("Cavium", 0x43),
+    ("Fujitsu", 0x46),
+    ("Huawei", 0x48),
+    ("Apple", 0x61),
+    ("Ampere", 0xc0),
+];
+
 fn arm_implementer(vendor: &str) -> Option<u32> {
-    Some(match vendor {
-        "ARM" => 0x41,
-        "Broadcom" => 0x42,
-        "Cavium" => 0x43,
-        "Fujitsu" => 0x46,
-        "Huawei" => 0x48,
-        "Apple" => 0x61,
-        "Ampere" => 0xc0,
-        _ => return None,
-    })
+    ARM_VENDORS.iter().find(|(name, _)| *name == vendor).map(|(_, implementer)| *implementer)
 }
 
-/// The opposite of [`arm_implementer`].
 fn arm_vendor(implementer: u32) -> Option<&'static str> {
-    ["ARM", "Broadcom", "Cavium", "Fujitsu", "Huawei", "Apple", "Ampere"]
-        .into_iter()
-        .find(|vendor| arm_implementer(vendor) == Some(implementer))
+    ARM_VENDORS.iter().find(|(_, number)| *number == implementer).map(|(name, _)| *name)
 }
 
 /// ARM implementer and part numbers as in the kernel's `arch/arm64/include/asm/cputype.h`.

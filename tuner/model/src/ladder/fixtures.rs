@@ -7,11 +7,11 @@ use scavenger_schema::tuning::{
     SystemDescription,
 };
 
+use crate::system::{cube_of_water, usual_grid};
+
 /// A cube of water with the usual settings; the PME grid has a spacing of 0.12 nm.
 #[must_use]
 pub fn water(atoms: u64) -> SystemDescription {
-    let edge = (atoms as f64 / 100.0).cbrt();
-    let points = ((edge / 0.12).ceil() as u32).max(4);
     SystemDescription {
         atoms,
         box_nm: None,
@@ -20,7 +20,7 @@ pub fn water(atoms: u64) -> SystemDescription {
         cutoff_nm: 1.0,
         rlist_nm: None,
         nstlist: None,
-        pme: Some(PmeDescription { grid: [points; 3], order: 4 }),
+        pme: Some(PmeDescription { grid: usual_grid(cube_of_water(atoms as f64)), order: 4 }),
         bonded_interactions: Some(0),
         constraints: Some(atoms),
         gpu_offload: GpuOffload::default(),

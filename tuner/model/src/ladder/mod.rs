@@ -44,7 +44,7 @@ pub(crate) use sanity::Sane;
 use crate::error::{FieldError, TuneError, within};
 use crate::hardware::{GpuClass, Hardware, UNKNOWN};
 use crate::memory::request_bytes;
-use crate::model::{Job, Model, check_node, class_name, display};
+use crate::model::{Job, Model, check_node, display};
 
 /// Builds the ladder for a request.
 pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, TuneError> {
@@ -111,7 +111,7 @@ pub fn curve(model: &Model, request: &LadderRequest) -> Result<Vec<CurvePoint>, 
         for candidate in &found {
             let Some(line) = lines.iter().find(|line| line.is_of(candidate)) else { continue };
             of_kind.push(CurvePoint {
-                hardware_class: class_name(candidate.slowest.cpu, &candidate.slowest, &candidate.layout),
+                hardware_class: candidate.slowest.class(candidate.layout.gpus),
                 hardware_threads: candidate.slowest.smt,
                 resources: candidate.resources,
                 layout: candidate.layout,
@@ -205,7 +205,7 @@ fn interval(candidate: &Candidate, kinds: &[(Hardware, Interval)]) -> Interval {
 fn on_hardware(candidate: &Candidate, kinds: &[(Hardware, Interval)]) -> Vec<HardwareSpeed> {
     let mut speeds: Vec<HardwareSpeed> = Vec::new();
     for (hardware, interval) in kinds {
-        let hardware_class = class_name(hardware.cpu, hardware, &candidate.layout);
+        let hardware_class = hardware.class(candidate.layout.gpus);
         if !speeds.iter().any(|known| known.hardware_class == hardware_class) {
             speeds.push(HardwareSpeed { hardware_class, ns_per_day: *interval });
         }
@@ -221,7 +221,7 @@ fn describe(
 ) -> Rung {
     let Chosen { candidate, line, above } = chosen;
     let kinds = predictions(question, candidate);
-    let hardware_class = class_name(candidate.slowest.cpu, &candidate.slowest, &candidate.layout);
+    let hardware_class = candidate.slowest.class(candidate.layout.gpus);
     let mut reason = match above {
         None if line.is_largest(candidate) => {
             format!("the most that nodes and limits allow on {hardware_class}")
@@ -245,7 +245,7 @@ fn describe(
     if let Some((Bound { than, times }, (label, value))) =
         candidate.bound.zip(bound::label_of(question, candidate))
     {
-        let than = class_name(than.cpu, &than, &candidate.layout);
+        let than = than.class(candidate.layout.gpus);
         reason
             .push_str(&format!("; for nodes with {label}={value} alone, {times:.1} times as fast as {than}"));
         node_labels.insert(label.to_owned(), value.to_owned());

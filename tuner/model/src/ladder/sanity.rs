@@ -8,6 +8,7 @@ use scavenger_schema::tuning::{Build, SystemDescription};
 use crate::error::FieldError;
 use crate::model::{Job, Model};
 use crate::system::{MEASURED_ATOMS, SPARSE_COARSE};
+use crate::text::{thousands, three_digits};
 
 /// Sizes beyond those that were measured by less than this factor need no sentence.
 const FAR_FROM_MEASURED: f64 = 2.0;
@@ -83,15 +84,15 @@ impl Sane {
             return;
         }
         let measured = if atoms < MEASURED_ATOMS.min {
-            format!("fewer than the {} of the smallest", count(MEASURED_ATOMS.min))
+            format!("fewer than the {} of the smallest", thousands(MEASURED_ATOMS.min))
         } else {
-            format!("more than the {} of the largest", count(MEASURED_ATOMS.max))
+            format!("more than the {} of the largest", thousands(MEASURED_ATOMS.max))
         };
         // Below a thousand atoms it is worth a sentence of its own why.
         let why = if atoms < 1000.0 { "; start-up and waiting decide, not the atoms" } else { "" };
         self.notes.push(format!(
             "{} atoms are {measured} measured system, so the intervals are wider{why}",
-            count(atoms)
+            thousands(atoms)
         ));
     }
 
@@ -103,26 +104,6 @@ impl Sane {
             three_digits(hours / YEAR_HOURS)
         ))
     }
-}
-
-/// Three significant digits, without an exponent up to a million.
-fn three_digits(value: f64) -> String {
-    let digits = (2 - value.abs().max(1e-6).log10().floor() as i32).clamp(0, 8);
-    let text = format!("{value:.*}", digits.unsigned_abs() as usize);
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-/// A whole number with separators.
-fn count(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -224,14 +205,5 @@ mod tests {
         assert!(notes.iter().any(|note| note.contains("years")), "{notes:?}");
         let (_, notes) = first(|system| system.nsteps = 50_000);
         assert!(!notes.iter().any(|note| note.contains("years")), "{notes:?}");
-    }
-
-    #[test]
-    fn numbers_are_written_for_people() {
-        assert_eq!(three_digits(1.5625), "1.56");
-        assert_eq!(three_digits(1234.5), "1234");
-        assert_eq!(three_digits(0.000_123_4), "0.000123");
-        assert_eq!(count(100_000_000.0), "100,000,000");
-        assert_eq!(count(30.0), "30");
     }
 }

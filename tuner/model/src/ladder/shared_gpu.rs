@@ -11,7 +11,6 @@ use crate::hardware::parts::MOST_BUSY;
 use crate::interval::{Z90, combine, log_normal};
 use crate::layout;
 use crate::memory::request_bytes;
-use crate::model::class_name;
 use crate::system::System;
 
 /// Most that was seen in total relative to one simulation alone.
@@ -29,7 +28,7 @@ pub(crate) fn shared_gpus(question: &Question<'_>, all: &[Candidate]) -> Vec<Sha
             && candidate.slowest.gpu.is_some_and(|gpu| gpu.pods == 1)
     };
     for candidate in all.iter().filter(is_whole) {
-        let class = class_name(candidate.slowest.cpu, &candidate.slowest, &candidate.layout);
+        let class = candidate.slowest.class(1);
         match classes.iter_mut().find(|(known, _)| *known == class) {
             Some((_, fastest)) => *fastest = fastest.max(candidate.speed),
             None => classes.push((class, candidate.speed)),
@@ -70,7 +69,7 @@ fn together(
     let atoms = job.system.atoms * f64::from(simulations);
     let all_atoms = System { atoms, ..job.system.clone() };
     let hardware = holding(question, &resources)
-        .find(|hardware| class_name(hardware.cpu, hardware, &layout) == class)
+        .find(|hardware| hardware.class(1) == class)
         .filter(|hardware| !is_too_much && layout::check(&all_atoms, &layout, hardware.gpu).is_ok())?;
     let one = question.model.predict(question.job, &hardware, &layout, cores * 1000);
     let step = one.step;

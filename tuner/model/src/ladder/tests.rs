@@ -421,7 +421,7 @@ prop_compose! {
 
 /// True if both are for the same kind of node alone.
 fn is_for_the_same(one: &Candidate, rung: &Rung) -> bool {
-    let class = class_name(one.slowest.cpu, &one.slowest, &one.layout);
+    let class = one.slowest.class(one.layout.gpus);
     one.bound.is_some() && !rung.node_labels.is_empty() && class == rung.hardware_class
 }
 

@@ -5,7 +5,7 @@ use scavenger_schema::tuning::{Layout, NodeShape, PredictReply, PredictRequest, 
 
 use super::Model;
 use crate::error::{FieldError, TuneError, length_within, within};
-use crate::hardware::{CpuClass, Hardware, hardware_of};
+use crate::hardware::hardware_of;
 use crate::ladder::Sane;
 use crate::performance::StepTime;
 use crate::{layout, memory};
@@ -48,7 +48,7 @@ impl Model {
         notes.extend(Sane::note_on_hours("this configuration", hours_to_finish));
         Ok(PredictReply {
             model_version: self.version.clone(),
-            hardware_class: class_name(hardware.cpu, &hardware, &layout),
+            hardware_class: hardware.class(layout.gpus),
             ns_per_day,
             hours_to_finish,
             memory_bytes: peak,
@@ -71,15 +71,6 @@ fn step_cost(step: &StepTime) -> StepCost {
         other_us: step.other * 1e6,
         overhead_us: step.overhead * 1e6,
         total_us: step.total * 1e6,
-    }
-}
-
-/// Name of what a prediction was made for: `zen2`, `zen2+a100`.
-#[must_use]
-pub fn class_name(cpu: &CpuClass, hardware: &Hardware, layout: &Layout) -> String {
-    match hardware.gpu {
-        Some(gpu) if layout.gpus > 0 => format!("{}+{}", cpu.key, gpu.key),
-        _ => cpu.key.to_owned(),
     }
 }
 

@@ -22,7 +22,6 @@ use crate::memory;
 use crate::memory::MeasuredPeaks;
 use crate::performance::{Constants, CpuParts, Placement, StepTime, cpu_parts, step_time};
 
-pub use answer::class_name;
 pub(crate) use answer::{check_layout, check_node, display};
 pub use job::Job;
 pub use observation::Observation;
