@@ -4,7 +4,6 @@ use scavenger_schema::bounds::{self, Bounds};
 use scavenger_schema::tuning::{GpuOffload, PmeDescription, Settings, SystemDescription};
 
 use crate::error::{FieldError, within};
-use crate::interval::combine;
 
 /// Atoms per nm³ of water at room temperature, and nearly of every solvated biomolecule.
 pub const WATER_ATOMS_PER_NM3: f64 = 100.0;
@@ -23,8 +22,6 @@ pub const MEASURED_ATOMS: Bounds<f64> = Bounds { min: 14_235.0, max: 41_953_021.
 const SIGMA_PER_LN_ATOMS: f64 = 0.13;
 /// What ln(speed) of a droplet may be off for each factor of e by which its box is too large: it may be spread further.
 const SIGMA_PER_LN_EMPTY: f64 = 0.15;
-/// What ln(speed) may be off where the settings contradict a periodic box.
-const SIGMA_CUTOFF: f64 = 0.65;
 
 /// A system whose values are all in range, with the missing ones filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,15 +161,13 @@ impl System {
         SIGMA_PER_LN_ATOMS * self.beyond_measured().ln()
     }
 
-    /// The same because it does not fill its box, or because that is narrower than two cut-offs.
+    /// The same because it does not fill its box.
     pub(crate) fn doubt_of_box(&self) -> f64 {
-        let contradicts = 2.0 * self.cutoff_nm > self.shortest_edge();
-        let of_droplet = match self.density {
+        match self.density {
             density if self.is_coarse() => (SPARSE_COARSE / density).ln().max(0.0),
             density if density < SPARSE => SIGMA_PER_LN_EMPTY * (WATER_ATOMS_PER_NM3 / density).ln(),
             _ => 0.0,
-        };
-        combine(&[if contradicts { SIGMA_CUTOFF } else { 0.0 }, of_droplet])
+        }
     }
 
     /// Hours that the run takes at this speed; none for a run without an end.

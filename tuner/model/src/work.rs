@@ -5,7 +5,6 @@
 
 use scavenger_schema::tuning::{LjPme, VdwModifier};
 
-use crate::interval::combine;
 use crate::system::{Pme, System};
 
 /// Operations of one step.
@@ -30,38 +29,29 @@ pub struct Work {
     pub doubt: f64,
 }
 
-/// A factor on work that a setting makes, and what it adds to the uncertainty of ln(time). The centres are physics (operations of the
-/// kernels, further grids); runs of 5,184 atoms of water on one core with GROMACS 2022 agree within the uncertainty
-/// (`tuner/data/settings.csv`).
-struct Multiplier {
-    factor: f64,
-    sigma: f64,
-}
-
+/// Uncertainty of ln(time) because of any of the settings below. Their factors are physics (operations of the kernels, further
+/// grids); runs of 5,184 atoms of water on one core with GROMACS 2022 agree within it (`tuner/data/settings.csv`).
+const SIGMA_SETTINGS: f64 = 0.15;
 /// Pairs with a potential that is switched: a polynomial of the distance and its derivative more.
-const POTENTIAL_SWITCH: Multiplier = Multiplier { factor: 1.3, sigma: 0.1 };
+const POTENTIAL_SWITCH: f64 = 1.3;
 /// The same with a force that is switched.
-const FORCE_SWITCH: Multiplier = Multiplier { factor: 1.1, sigma: 0.07 };
+const FORCE_SWITCH: f64 = 1.1;
 /// Pairs without the Ewald correction: fewer operations, the same loads and stores.
-const REACTION_FIELD: Multiplier = Multiplier { factor: 0.9, sigma: 0.1 };
+const REACTION_FIELD: f64 = 0.9;
 /// Pairs with the grid part of Lennard-Jones interactions taken out.
-const LJ_PME_PAIR: Multiplier = Multiplier { factor: 1.1, sigma: 0.1 };
+const LJ_PME_PAIR: f64 = 1.1;
 /// A grid of Lennard-Jones interactions relative to that of charges, where many atoms have none.
-const LJ_GRID: Multiplier = Multiplier { factor: 0.7, sigma: 0.15 };
+const LJ_GRID: f64 = 0.7;
 /// Charges of two states: two grids.
-const TWO_STATES: Multiplier = Multiplier { factor: 1.8, sigma: 0.1 };
+const TWO_STATES: f64 = 1.8;
 /// Half as many numbers per vector instruction, and twice the bytes.
-const DOUBLE_PAIR: Multiplier = Multiplier { factor: 1.9, sigma: 0.1 };
+const DOUBLE_PAIR: f64 = 1.9;
 /// The same of work that is vectorised less.
-const DOUBLE_OTHER: Multiplier = Multiplier { factor: 1.7, sigma: 0.1 };
+const DOUBLE_OTHER: f64 = 1.7;
 /// Reference cycles of a pair with an atom that has two states: soft-core powers for both, one pair after the other.
-const PERTURBED_PAIR: Multiplier = Multiplier { factor: 90.0, sigma: 0.4 };
+const PERTURBED_PAIR: f64 = 90.0;
 /// Perturbed atoms if their number is not known: those of a small molecule.
 const SMALL_MOLECULE: f64 = 40.0;
-/// Uncertainty of ln(their number) then.
-const SIGMA_SMALL_MOLECULE: f64 = 0.7;
-/// What multiple time steps add to the uncertainty of ln(time).
-const SIGMA_MTS: f64 = 0.1;
 /// Uncertainty of ln(time) that writing takes: volumes on the network differ by as much.
 const SIGMA_OUTPUT: f64 = 1.0;
 /// Bytes of trajectory that a run writes per second to a volume on the network.
@@ -74,14 +64,6 @@ pub(crate) fn lj_grids(lj_pme: LjPme) -> f64 {
         LjPme::None => 0.0,
         LjPme::Geometric => 1.0,
         LjPme::LorentzBerthelot => 7.0,
-    }
-}
-
-impl Multiplier {
-    /// Applies it to an amount of work, and adds its uncertainty.
-    fn apply(&self, work: &mut f64, doubt: &mut f64) {
-        *work *= self.factor;
-        *doubt = combine(&[*doubt, self.sigma]);
     }
 }
 
@@ -131,49 +113,43 @@ impl Work {
 
     /// Applies the settings.
     fn set(&mut self, system: &System) {
-        let (settings, doubt) = (&system.settings, &mut self.doubt);
-        match settings.vdw_modifier {
-            VdwModifier::None => {}
-            VdwModifier::PotentialSwitch => POTENTIAL_SWITCH.apply(&mut self.pairs, doubt),
-            VdwModifier::ForceSwitch => FORCE_SWITCH.apply(&mut self.pairs, doubt),
-        }
+        let settings = &system.settings;
+        let plain = *self;
+        self.pairs *= match settings.vdw_modifier {
+            VdwModifier::None => 1.0,
+            VdwModifier::PotentialSwitch => POTENTIAL_SWITCH,
+            VdwModifier::ForceSwitch => FORCE_SWITCH,
+        };
         if system.pme.is_none() {
-            REACTION_FIELD.apply(&mut self.pairs, doubt);
+            self.pairs *= REACTION_FIELD;
         }
-        let mut pme = 1.0;
+        let mut grids = 1.0;
         if settings.free_energy {
-            TWO_STATES.apply(&mut pme, doubt);
+            grids *= TWO_STATES;
             // Soft-core pairs are looked up as far as the list goes.
             let sphere = 4.0 / 3.0 * std::f64::consts::PI * system.rlist_nm.powi(3) * system.density;
             let atoms =
                 settings.perturbed_atoms.map_or(SMALL_MOLECULE, |atoms| atoms as f64).min(system.atoms);
-            self.perturbed = atoms * sphere.min(system.atoms) * PERTURBED_PAIR.factor;
-            let number = if settings.perturbed_atoms.is_some() { 0.0 } else { SIGMA_SMALL_MOLECULE };
-            // Of all work that is counted in cycles of the reference, pairs included: some 4 each.
-            let all = self.perturbed + self.bonded + self.update + 4.0 * self.pairs;
-            *doubt = combine(&[*doubt, combine(&[PERTURBED_PAIR.sigma, number]) * self.perturbed / all]);
+            self.perturbed = atoms * sphere.min(system.atoms) * PERTURBED_PAIR;
         }
         if settings.lj_pme != LjPme::None {
-            LJ_PME_PAIR.apply(&mut self.pairs, doubt);
-            pme += lj_grids(settings.lj_pme) * LJ_GRID.factor;
-            *doubt = combine(&[*doubt, LJ_GRID.sigma]);
+            self.pairs *= LJ_PME_PAIR;
+            grids += lj_grids(settings.lj_pme) * LJ_GRID;
         }
-        if settings.mts_interval > 1 {
-            pme /= f64::from(settings.mts_interval);
-            *doubt = combine(&[*doubt, SIGMA_MTS]);
-        }
-        self.spread *= pme;
-        self.mesh *= pme;
+        grids /= f64::from(settings.mts_interval.max(1));
+        self.spread *= grids;
+        self.mesh *= grids;
         if system.double {
-            DOUBLE_PAIR.apply(&mut self.pairs, doubt);
-            let mut other = 1.0;
-            DOUBLE_OTHER.apply(&mut other, doubt);
+            self.pairs *= DOUBLE_PAIR;
             for work in
                 [&mut self.spread, &mut self.mesh, &mut self.bonded, &mut self.update, &mut self.perturbed]
             {
-                *work *= other;
+                *work *= DOUBLE_OTHER;
             }
             self.output_bytes *= 2.0;
+        }
+        if *self != plain {
+            self.doubt = SIGMA_SETTINGS;
         }
     }
 }
@@ -241,7 +217,7 @@ mod tests {
             raw.settings.free_energy = true;
             raw.settings.perturbed_atoms = Some(10);
         });
-        assert!(few.perturbed < free.perturbed && few.doubt < free.doubt, "{few:?}");
+        assert!(few.perturbed < free.perturbed, "{few:?}");
         let output = with(|raw| raw.settings.output_bytes_per_step = 360_000.0);
         assert_eq!((output.output_bytes, output.doubt), (360_000.0, 0.0));
         assert!((output.sigma_of_output(0.012) - 0.2).abs() < 1e-9 && output.sigma_of_output(1e-6) == 1.0);

@@ -178,14 +178,13 @@ mod tests {
 
     #[test]
     fn a_cutoff_above_half_the_box_is_told() {
-        let (narrow, notes) = first(|system| {
+        let (_, notes) = first(|system| {
             system.atoms = 30_000;
             system.box_nm = Some([1.9, 12.0, 13.2]);
         });
         assert!(notes.iter().any(|note| note.contains("cut-off of 1 nm")), "{notes:?}");
-        let (wide, notes) = first(|system| system.atoms = 30_000);
+        let (_, notes) = first(|system| system.atoms = 30_000);
         assert!(!notes.iter().any(|note| note.contains("cut-off")), "{notes:?}");
-        assert!(width(narrow) > 1.3 * width(wide));
     }
 
     #[test]
