@@ -21,8 +21,8 @@ use crate::system::{cube_of_water, usual_grid};
 
 /// Atoms of the boxes of water that a benchmark may have.
 const BENCHMARK_ATOMS: [u64; 4] = [12_000, 48_000, 192_000, 768_000];
-/// Atoms of the simulations that one may want to know about.
-const WANTED_ATOMS: [u64; 5] = [10_000, 30_000, 100_000, 300_000, 1_000_000];
+/// Atoms of a simulation that one may want to know about.
+const WANTED_ATOMS: u64 = 100_000;
 /// Steps come in multiples of it, so that half of them is a step at which pairs are searched.
 const STEPS: f64 = 200.0;
 /// A benchmark whose fewest steps take so many times the seconds that were asked for is none to propose.
@@ -61,7 +61,7 @@ fn usual(atoms: u64, box_nm: [f64; 3]) -> SystemDescription {
     }
 }
 
-/// A benchmark that may be proposed, or a simulation that one may want to know about.
+/// A benchmark that may be proposed.
 struct Run {
     job: Job,
     system: SystemDescription,
@@ -90,19 +90,24 @@ pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<Calibratio
     }
     let boxes: Vec<SystemDescription> = boxes(request.max_atoms)?.into_iter().map(water).collect();
     let possible = short_enough(model, &hardware, runs(request, &hardware, &boxes, most_cores)?, seconds);
-    let wanted = runs(request, &hardware, &WANTED_ATOMS.map(wanted), u32::MAX)?;
-    if possible.is_empty() || wanted.is_empty() {
+    let job = Job::new(&wanted(WANTED_ATOMS), request.gromacs_version.as_deref(), &request.build)?;
+    let fastest = |cores: u32| Some((fastest_layout(&job, &hardware, cores)?, cores * bounds::WHOLE_CORE));
+    let wanted = (1..=useful_cores(request, &hardware)).rev().find_map(fastest);
+    let (Some((layout, cpu_millicores)), false) = (wanted, possible.is_empty()) else {
         let offer = display(&request.node.allocatable);
         let problem = format!("the smallest benchmark does not fit; the node offers {offer}");
         return Err(TuneError::NothingFits(FieldError::new("node.allocatable", problem)));
-    }
-    let sigma = |systems: usize| mean_sigma(&model.supposing(systems), &hardware, &wanted);
-    let before = sigma(0);
+    };
+    let half_width = |systems: usize| {
+        let speed = model.supposing(systems).predict(&job, &hardware, &layout, cpu_millicores).ns_per_day;
+        speed.p90 / speed.p50
+    };
+    let before = half_width(0);
     let mut left = before;
     let mut benchmarks: Vec<Benchmark> = Vec::new();
     for run in in_order(&possible).into_iter().take(request.max_benchmarks as usize) {
-        let after = sigma(benchmarks.len() + 1);
-        if !benchmarks.is_empty() && after > (1.0 - WORTH_IT) * left {
+        let after = half_width(benchmarks.len() + 1);
+        if !benchmarks.is_empty() && after.ln() > (1.0 - WORTH_IT) * left.ln() {
             break;
         }
         benchmarks.push(benchmark(model, &hardware, run, request, after));
@@ -111,7 +116,7 @@ pub fn propose(model: &Model, request: &CalibrationRequest) -> Result<Calibratio
     Ok(CalibrationReply {
         model_version: model.version().to_owned(),
         hardware_class: hardware.class(possible[possible.len() - 1].layout.gpus),
-        half_width: half_width(before),
+        half_width: before,
         benchmarks,
     })
 }
@@ -162,19 +167,6 @@ fn predicted(model: &Model, hardware: &Hardware, run: &Run) -> Interval {
     model.predict(&run.job, hardware, &run.layout, run.resources.cpu_millicores).ns_per_day
 }
 
-fn half_width(sigma: f64) -> f64 {
-    (crate::interval::Z90 * sigma).exp()
-}
-
-/// Mean standard deviation of the logarithm over the simulations one may want to run.
-fn mean_sigma(model: &Model, hardware: &Hardware, wanted: &[Run]) -> f64 {
-    let sigma = |run: &Run| {
-        let speed = predicted(model, hardware, run);
-        (speed.p90 / speed.p50).ln() / crate::interval::Z90
-    };
-    wanted.iter().map(sigma).sum::<f64>() / wanted.len() as f64
-}
-
 /// The layout of so many cores that is fastest before anything is measured; beside a GPU if the node has any.
 #[must_use]
 pub fn fastest_layout(job: &Job, hardware: &Hardware, cores: u32) -> Option<Layout> {
@@ -187,6 +179,12 @@ pub fn fastest_layout(job: &Job, hardware: &Hardware, cores: u32) -> Option<Layo
     layouts.into_iter().max_by(|a, b| speed(a).total_cmp(&speed(b)))
 }
 
+/// The most cores of the node that a ladder proposes.
+fn useful_cores(request: &CalibrationRequest, hardware: &Hardware) -> u32 {
+    let most = request.node.allocatable.cpu_millicores / bounds::WHOLE_CORE;
+    if hardware.gpu.is_some() { most.min(MOST_CORES_PER_GPU) } else { most }
+}
+
 /// Systems on 1, 2, 4, ... cores of the node and all of them, but at most `most_cores`, each with its
 /// [`fastest_layout`].
 fn runs(
@@ -195,9 +193,7 @@ fn runs(
     systems: &[SystemDescription],
     most_cores: u32,
 ) -> Result<Vec<Run>, FieldError> {
-    // More cores beside a GPU are proposed by no ladder.
-    let useful = if hardware.gpu.is_some() { MOST_CORES_PER_GPU } else { u32::MAX };
-    let most = (request.node.allocatable.cpu_millicores / bounds::WHOLE_CORE).min(most_cores).min(useful);
+    let most = useful_cores(request, hardware).min(most_cores);
     let mut counts: Vec<u32> = (0..11).map(|power| 1 << power).filter(|cores| *cores < most).collect();
     counts.extend((most > 0).then_some(most));
     let mut found = Vec::new();
@@ -242,7 +238,7 @@ fn benchmark(
         mdrun_args,
         ns_per_day: speed,
         seconds: steps as f64 * seconds_per_step,
-        half_width_after: half_width(after),
+        half_width_after: after,
     }
 }
 
