@@ -132,46 +132,21 @@ pub struct Compared {
     pub logs: usize,
     /// Predicted over measured: the tenth, fiftieth and ninetieth percentile, each machine x system counting the same.
     pub ratio: [f64; 3],
-    /// The median on each machine.
-    pub by_machine: Vec<(String, f64)>,
 }
 
 /// Compares with the folds that know neither the machine nor the system.
 pub(super) fn compare(folds: &[Fold<'_>], logs: &[Log]) -> Vec<Compared> {
-    let ratios = |component: usize| -> Vec<(&Log, f64)> {
-        logs.iter()
-            .filter_map(|log| {
-                let fold = folds.iter().find(|fold| fold.judges(&log.row))?;
-                let (_, seconds) = log.seconds.iter().find(|(found, _)| *found == component)?;
-                let step = fold.model.cpu_parts(&log.row.job, log.row.cpu, &log.row.place);
-                Some((log, predicted(&step, log.tuned)[component] / seconds))
-            })
-            .collect()
+    // Predicted over measured, and the weight of the log.
+    let ratio = |component: usize, log: &Log| {
+        let fold = folds.iter().find(|fold| fold.judges(&log.row))?;
+        let (_, seconds) = log.seconds.iter().find(|(found, _)| *found == component)?;
+        let step = fold.model.cpu_parts(&log.row.job, log.row.cpu, &log.row.place);
+        Some((predicted(&step, log.tuned)[component] / seconds, 1.0 / log.group))
     };
-    COMPONENTS
-        .iter()
-        .enumerate()
-        .map(|(place, component)| {
-            let ratios = ratios(place);
-            let values: Vec<(f64, f64)> =
-                ratios.iter().map(|(log, ratio)| (*ratio, 1.0 / log.group)).collect();
-            let mut machines: Vec<&str> = ratios.iter().map(|(log, _)| log.machine.as_str()).collect();
-            machines.sort_unstable();
-            machines.dedup();
-            let median = |machine: &&str| {
-                let of: Vec<(f64, f64)> = ratios
-                    .iter()
-                    .filter(|(log, _)| log.machine == *machine)
-                    .map(|(log, ratio)| (*ratio, 1.0 / log.group))
-                    .collect();
-                ((*machine).to_owned(), fit::weighted_quantile(&of, 0.5))
-            };
-            Compared {
-                component,
-                logs: values.len(),
-                ratio: [0.1, 0.5, 0.9].map(|share| fit::weighted_quantile(&values, share)),
-                by_machine: machines.iter().map(median).collect(),
-            }
-        })
-        .collect()
+    let compared = |(place, component)| {
+        let values: Vec<(f64, f64)> = logs.iter().filter_map(|log| ratio(place, log)).collect();
+        let ratio = [0.1, 0.5, 0.9].map(|share| fit::weighted_quantile(&values, share));
+        Compared { component, logs: values.len(), ratio }
+    };
+    COMPONENTS.iter().enumerate().map(compared).collect()
 }

@@ -50,12 +50,6 @@ impl Row {
         self.cpu.pair_cycles_with(self.job.simd())
     }
 
-    /// True if other programs kept cores of its node busy.
-    #[must_use]
-    pub fn is_beside_neighbours(&self) -> bool {
-        self.place.busy > self.place.share + 0.01
-    }
-
     /// True if it had some cores of a node. Two threads on each of half of the cores were measured as a whole node.
     #[must_use]
     pub fn is_part_of_node(&self) -> bool {
@@ -67,36 +61,6 @@ impl Row {
     pub fn seconds(&self) -> f64 {
         // ns per day and seconds per step are each other's inverse up to the same factor.
         self.job.system.ns_per_day(self.ns_per_day)
-    }
-}
-
-/// Runs on CPUs of one node, by what else the node did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OnOneNode {
-    /// On all of its cores.
-    pub whole: usize,
-    /// On a part of them, the others idle.
-    pub alone: usize,
-    /// On a part of them, others busy.
-    pub beside: usize,
-}
-
-impl OnOneNode {
-    /// Counts rows that are all on one node.
-    pub(super) fn count(rows: &[&Row]) -> Self {
-        let mut counted = Self::default();
-        for row in rows {
-            // Beside neighbours all cores may work, as they do on a whole node.
-            let kind = if row.is_beside_neighbours() {
-                &mut counted.beside
-            } else if row.is_part_of_node() {
-                &mut counted.alone
-            } else {
-                &mut counted.whole
-            };
-            *kind += 1;
-        }
-        counted
     }
 }
 
@@ -130,9 +94,8 @@ impl<'a> Table<'a> {
 pub fn load() -> Vec<Row> {
     let hecbiosim = Table::new(HECBIOSIM).rows().filter_map(|cell| hecbiosim_row(&cell));
     let archer = Table::new(ARCHER).rows().filter_map(|cell| archer_row(&cell));
-    let one_node = Table::new(ONE_NODE).rows().filter_map(|cell| one_node_row(&cell));
-    let few_cores = Table::new(FEW_CORES).rows().filter_map(|cell| few_cores_row(&cell));
-    hecbiosim.chain(archer).chain(one_node).chain(few_cores).collect()
+    let parts = [ONE_NODE, FEW_CORES].into_iter().flat_map(|text| Table::new(text).rows());
+    hecbiosim.chain(archer).chain(parts.filter_map(|cell| part_of_node_row(&cell))).collect()
 }
 
 pub(super) fn number(text: &str) -> Option<f64> {
@@ -254,39 +217,12 @@ fn archer_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
     })
 }
 
-/// A part of a node that nobody else used.
-fn one_node_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
-    // Two groups measured on Bridges-2, each with a build of its own: one machine, which is left out as a whole.
+/// A part of a node that nobody else used, or of which it is not recorded.
+fn part_of_node_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
     let (machine, cpu) = match cell("machine") {
+        // Two groups measured on Bridges-2, each with a build of its own: one machine, which is left out as a whole.
         "Bridges2-shirts" | "Bridges2-schwinns" => ("bridges2", "zen2"),
         "LUMI-G-cpu" => ("lumi-g", "zen3"),
-        _ => return None,
-    };
-    let (cores, of_node) = (number(cell("cores"))?, number(cell("cores_per_node"))?);
-    Some(Row {
-        machine: machine.to_owned(),
-        version: format!("{} {}", cell("gromacs_version"), cell("simd_build")),
-        system: cell("system").to_owned(),
-        cpu: CpuClass::by_key(cpu)?,
-        job: job(cell)?,
-        place: Placement {
-            ranks: number(cell("ranks"))?,
-            threads: number(cell("threads"))?,
-            npme: cell("npme").parse().ok()?,
-            cores,
-            smt: number(cell("smt"))?,
-            busy: number(cell("busy_cores")).unwrap_or(cores) / of_node,
-            share: cores / of_node,
-            gpu: None,
-        },
-        npme_guessed: false,
-        ns_per_day: number(cell("ns_per_day"))?,
-    })
-}
-
-/// A part of one node; what its other cores did is not recorded, and they are taken to be idle.
-fn few_cores_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
-    let (machine, cpu) = match cell("machine") {
         "Adroit" => ("adroit", "skylake-sp"),
         "TigerGpu" => ("tigergpu", "broadwell"),
         "Traverse" => ("traverse", "power9"),
@@ -313,25 +249,20 @@ fn few_cores_row<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Row> {
             update: is_on_gpu("gpu_update"),
         }),
     };
-    // Its column is empty: mdrun's own rule.
-    let npme = if gpu.is_some() { 0 } else { npme::guess(&job.system, cpu.simd, ranks as u32) };
+    // Where it is not recorded: mdrun's own rule.
+    let recorded: Option<f64> = cell("npme").parse().ok();
+    let guessed = || if gpu.is_some() { 0 } else { npme::guess(&job.system, cpu.simd, ranks as u32) };
+    let npme = recorded.unwrap_or_else(|| f64::from(guessed()));
+    let share = cores / of_node;
+    let place = Placement { ranks, threads, npme, cores, smt: number(cell("smt"))?, busy: share, share, gpu };
     Some(Row {
         machine: machine.to_owned(),
         version: format!("{} {}", cell("gromacs_version"), cell("simd_build")),
         system: cell("system").to_owned(),
         cpu,
         job,
-        place: Placement {
-            ranks,
-            threads,
-            npme: f64::from(npme),
-            cores,
-            smt: number(cell("smt"))?,
-            busy: cores / of_node,
-            share: cores / of_node,
-            gpu,
-        },
-        npme_guessed: true,
+        place,
+        npme_guessed: recorded.is_none(),
         ns_per_day: number(cell("ns_per_day"))?,
     })
 }
@@ -370,25 +301,6 @@ mod tests {
         assert_eq!((of("adroit"), of("tigergpu"), of("traverse")), (10, 7, 7));
         // Of the runs on one node some wrote coordinates in the timed part.
         assert_eq!((of("archer"), of("cirrus"), of("csd3")), (7, 8, 6));
-    }
-
-    #[test]
-    fn rows_beside_neighbours_are_counted() {
-        let text = ONE_NODE.replacen('\n', ",busy_cores\n", 1);
-        let with = |busy: &str| -> Vec<Row> {
-            let lines = text.lines().enumerate();
-            let lines: Vec<String> = lines
-                .map(|(n, line)| if n == 0 { line.to_owned() } else { format!("{line}{busy}") })
-                .collect();
-            Table::new(&lines.join("\n")).rows().filter_map(|cell| one_node_row(&cell)).collect()
-        };
-        let count = |rows: &[Row]| OnOneNode::count(&rows.iter().collect::<Vec<_>>());
-        let alone = count(&with(""));
-        assert_eq!((alone.whole + alone.alone, alone.beside), (41, 0));
-        // Runs on 64 cores and more had all those that worked.
-        let rows = with(",64");
-        assert_eq!(count(&rows).beside, rows.iter().filter(|row| row.place.cores < 63.0).count());
-        assert!(count(&rows).beside > 20);
     }
 
     #[test]

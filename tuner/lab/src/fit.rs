@@ -1,34 +1,5 @@
-//! Fits of constants to rows. Not by a crate: only the table of accuracy needs them, and it must be the same on every
+//! A fit of constants to rows. Not by a crate: only the table of accuracy needs them, and it must be the same on every
 //! machine.
-
-/// Minimises `cost` from `start` by moving one coordinate at a time, with steps that grow where it helps and
-/// shrink where it does not. Slow and sure, and the same on every machine.
-pub fn minimise(start: &[f64], rounds: usize, mut cost: impl FnMut(&[f64]) -> f64) -> Vec<f64> {
-    let mut best = start.to_vec();
-    let mut lowest = cost(&best);
-    let mut steps = vec![0.2; start.len()];
-    for _ in 0..rounds {
-        for axis in 0..best.len() {
-            let mut moved = false;
-            for direction in [1.0, -1.0] {
-                let kept = best[axis];
-                best[axis] = kept + direction * steps[axis];
-                let found = cost(&best);
-                if found < lowest {
-                    lowest = found;
-                    moved = true;
-                    break;
-                }
-                best[axis] = kept;
-            }
-            steps[axis] = if moved { (steps[axis] * 1.6_f64).min(1.0) } else { steps[axis] * 0.6 };
-        }
-        if steps.iter().all(|step| *step < 1e-3) {
-            break;
-        }
-    }
-    best
-}
 
 /// Minimises the sum of squares of `residuals` from `start` by the method of Levenberg and Marquardt, with a gradient
 /// from differences. The same on every machine.
@@ -118,12 +89,6 @@ pub fn weighted_quantile(values: &[(f64, f64)], share: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn finds_the_bottom_of_a_bowl() {
-        let found = minimise(&[0.0, 0.0], 200, |x| (x[0] - 1.3).powi(2) + 3.0 * (x[1] + 0.7).powi(2));
-        assert!((found[0] - 1.3).abs() < 0.01 && (found[1] + 0.7).abs() < 0.01, "{found:?}");
-    }
 
     #[test]
     fn least_squares_find_the_parameters_of_a_curve() {

@@ -14,6 +14,8 @@ const GROUP_SIGMA: f64 = 0.1;
 const MACHINE_SIGMA: f64 = 0.2;
 /// Beyond that the error of a row counts by its size and not by its square: one odd row does not rule a fit.
 const ODD: f64 = 0.2;
+/// Most rounds of a fit; it ends where it finds nothing better.
+const ROUNDS: usize = 60;
 /// Rounds of a fit in which the weights of odd rows are found.
 const WEIGHINGS: usize = 4;
 
@@ -45,7 +47,7 @@ fn machine(row: &Row) -> String {
 
 /// Fits constants to `rows` and to the components of `logs`, each machine x system counting the same.
 #[must_use]
-pub fn fit_constants(rows: &[&Row], logs: &[&Log], rounds: usize) -> Fitted {
+pub fn fit_constants(rows: &[&Row], logs: &[&Log]) -> Fitted {
     let mut machines: Vec<String> = rows.iter().map(|row| machine(row)).collect();
     machines.sort_unstable();
     machines.dedup();
@@ -88,7 +90,7 @@ pub fn fit_constants(rows: &[&Row], logs: &[&Log], rounds: usize) -> Fitted {
             let drawn = drawn.map(|((log, centre), spread)| (log - centre) / spread);
             rows.chain(parts).chain(drawn).collect::<Vec<f64>>()
         };
-        found = fit::least_squares(&found, rounds, residuals);
+        found = fit::least_squares(&found, ROUNDS, residuals);
     }
     let machines = machines.iter().cloned().zip(found[Constants::COUNT..].iter().map(|log| log.exp()));
     Fitted { machines: machines.collect(), constants: constants_of(&found) }

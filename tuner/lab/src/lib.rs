@@ -20,7 +20,7 @@ use scavenger_tuner_model::interval::Z90;
 use scavenger_tuner_model::model::Observation;
 
 use components::Log;
-use data::{OnOneNode, Row};
+use data::Row;
 use fitted::{Fitted, fit_constants};
 use plain::Plain;
 
@@ -47,12 +47,10 @@ pub struct Regime {
     pub goal: (f64, f64, f64),
     /// Systems on machines, each counting the same.
     pub groups: usize,
-    /// Errors of the model, of cycles over speed x cores, and of the same plus thread, halo and rank terms.
+    /// Errors of the model.
     pub model: Errors,
-    /// See [`Regime::model`].
+    /// Errors of [`Plain`].
     pub plain: Errors,
-    /// See [`Regime::model`].
-    pub terms: Errors,
     /// Share of measurements inside p10 to p90.
     pub coverage: f64,
     /// Median of p90 / p50.
@@ -76,22 +74,18 @@ struct Outcome<'a> {
     /// Standard deviation that is served.
     sigma: f64,
     plain: f64,
-    terms: f64,
 }
 
 /// The constants fitted without one machine and without one system on whatever machine.
 struct Fold<'a> {
     machine: &'a str,
     system: &'a str,
-    /// What it was fitted to.
-    rest: Vec<&'a Row>,
     model: Model,
     plain: Plain,
-    terms: Plain,
 }
 
 /// The folds that judge each of `rows`.
-fn folds<'a>(rows: &[&'a Row], logs: &[Log], rounds: usize) -> Vec<Fold<'a>> {
+fn folds<'a>(rows: &[&'a Row], logs: &[Log]) -> Vec<Fold<'a>> {
     let mut left_out: Vec<(&str, &str)> =
         rows.iter().map(|row| (row.machine.as_str(), row.system.as_str())).collect();
     left_out.sort_unstable();
@@ -101,14 +95,7 @@ fn folds<'a>(rows: &[&'a Row], logs: &[Log], rounds: usize) -> Vec<Fold<'a>> {
         let rest: Vec<&Row> = rows.iter().copied().filter(is_left).collect();
         let logs: Vec<&Log> =
             logs.iter().filter(|log| log.machine != machine && log.system != system).collect();
-        Fold {
-            machine,
-            system,
-            model: fit_constants(&rest, &logs, rounds).model(),
-            plain: Plain::fit(&rest, false),
-            terms: Plain::fit(&rest, true),
-            rest,
-        }
+        Fold { machine, system, model: fit_constants(&rest, &logs).model(), plain: Plain::fit(&rest) }
     };
     left_out.into_iter().map(fold).collect()
 }
@@ -127,7 +114,7 @@ impl Fold<'_> {
     fn outcomes<'a>(&self, known: &[&Row], targets: &[&'a Row]) -> Vec<Outcome<'a>> {
         let observations: Vec<Observation> = known.iter().map(|row| observation(row)).collect();
         let model = if known.is_empty() { self.model.clone() } else { self.model.learn(&observations) };
-        let (plain, terms) = (self.plain.refitted(&self.rest, known), self.terms.refitted(&self.rest, known));
+        let plain = if known.is_empty() { self.plain } else { Plain::fit(known) };
         targets
             .iter()
             .map(|row| {
@@ -139,7 +126,6 @@ impl Fold<'_> {
                     model: error(expected.step.total),
                     sigma: expected.sigma,
                     plain: error(plain.seconds(row)),
-                    terms: error(terms.seconds(row)),
                 }
             })
             .collect()
@@ -248,7 +234,6 @@ fn regime(name: &'static str, goal: (f64, f64, f64), outcomes: &[&Outcome<'_>]) 
         groups: counts.len(),
         model: errors(&weighted(&|outcome| outcome.model.abs())),
         plain: errors(&weighted(&|outcome| outcome.plain.abs())),
-        terms: errors(&weighted(&|outcome| outcome.terms.abs())),
         coverage: covered.iter().map(|(value, weight)| value * weight).sum::<f64>() / total.max(1e-9),
         half_width: fit::weighted_quantile(&weighted(&|outcome| Z90 * outcome.sigma), 0.5).exp(),
     }
@@ -327,8 +312,8 @@ pub struct Point {
 /// Everything the `accuracy` command prints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Accuracy {
-    /// CPU rows.
-    pub on_cpus: OnOneNode,
+    /// Rows on CPUs, and how many of them are on a part of a node.
+    pub on_cpus: (usize, usize),
     /// What is known, for CPUs and for one GPU.
     pub regimes: Vec<Regime>,
     /// Losses by choosing a split.
@@ -362,16 +347,16 @@ const KNOWN_PRODUCT: (&str, (f64, f64, f64)) = ("one GPU, known product, other s
 /// The goal of the choice: mean and worst loss.
 const SPLIT_GOAL: (f64, f64) = (0.02, 0.10);
 
-/// Validates and fits; `rounds` bounds the effort of each fit.
+/// Validates and fits.
 #[must_use]
-pub fn run(rounds: usize) -> Accuracy {
+pub fn run() -> Accuracy {
     let rows = data::load();
     let cpu: Vec<&Row> = rows.iter().filter(|row| !row.on_gpu()).collect();
     // What several GPUs do is not modelled, so it is not validated either.
     let gpu: Vec<&Row> = rows.iter().filter(|row| row.place.gpu.is_some_and(|gpu| gpu.count < 1.5)).collect();
     let logs = components::load(&rows);
-    let cpu_folds = folds(&cpu, &logs, rounds);
-    let gpu_folds = folds(&gpu, &[], rounds);
+    let cpu_folds = folds(&cpu, &logs);
+    let gpu_folds = folds(&gpu, &[]);
     let on_cpus =
         [unmeasured(&cpu_folds, &cpu), other_system(&cpu_folds, &cpu), same_system(&cpu_folds, &cpu)];
     let on_gpus = [unmeasured(&gpu_folds, &gpu), other_system(&gpu_folds, &gpu)];
@@ -400,11 +385,11 @@ pub fn run(rounds: usize) -> Accuracy {
         .collect();
     let splits = SplitLoss::of(&split_losses(&cpu_folds, &cpu));
     let all: Vec<&Row> = cpu.iter().chain(&gpu).copied().collect();
-    let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>(), rounds);
+    let fitted = fit_constants(&all, &logs.iter().collect::<Vec<_>>());
     let components = components::compare(&cpu_folds, &logs);
     let picks = efficiency::picks(&cpu_folds, &cpu);
     Accuracy {
-        on_cpus: OnOneNode::count(&cpu),
+        on_cpus: (cpu.len(), cpu.iter().filter(|row| row.is_part_of_node()).count()),
         regimes,
         splits,
         picks,

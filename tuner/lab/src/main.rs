@@ -11,25 +11,17 @@ use scavenger_tuner_lab::{floor, plot, report, run};
 /// Print how good predictions are on measured runs left out of the fit
 ///
 /// Fits the model to public measurements with whole machines and systems left out, predicts those, and prints a table in
-/// Markdown with two plain models beside. Takes some seconds.
+/// Markdown with a plain model beside. Takes some seconds.
 #[derive(Debug, Parser)]
 #[command(name = "scavenger-tuner-lab", version)]
 struct Options {
-    /// Stop each fit after N rounds over all constants
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 60,
-        value_parser = clap::value_parser!(u16).range(1..=1000)
-    )]
-    fit_rounds: u16,
     /// Draw predicted against measured speed into FILE, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print the constants that all measurements together give, too
     #[arg(long)]
     show_constants: bool,
-    /// Fail unless the model is ahead of both plain models in every regime of CPUs, and PAGE has these tables
+    /// Fail unless the model is ahead of the plain model in every regime of CPUs, and PAGE has these tables
     #[arg(long, value_name = "PAGE")]
     check: Option<PathBuf>,
 }
@@ -40,8 +32,7 @@ fn main() -> ExitCode {
 
 /// Validates and prints the table.
 fn print(options: &Options) -> Result<()> {
-    let rounds = usize::from(options.fit_rounds);
-    let accuracy = run(rounds);
+    let accuracy = run();
     let mut text = report::table(&accuracy);
     if options.show_constants {
         text.push_str(&format!("\n{:#?}\n", accuracy.fitted));

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use scavenger_schema::tuning::Interval;
 
 use super::components::Compared;
-use super::data::OnOneNode;
 use super::efficiency::Pick;
 use super::memory::Peak;
 use super::{Accuracy, Errors, Regime, SPLIT_GOAL, SplitLoss};
@@ -20,17 +19,17 @@ pub fn table(accuracy: &Accuracy) -> String {
         "Error = exp(|ln(predicted/measured)|) - 1 on machines and systems left out of the fit, each machine x \
          system counting the same: median / 90th percentile.\n\n",
     );
-    let OnOneNode { whole, alone, beside } = accuracy.on_cpus;
+    let (all, parts) = accuracy.on_cpus;
     let _ = writeln!(
         text,
-        "One node, 1 to 128 cores. {whole} rows on CPUs are on a whole node, {alone} on a part of one whose other cores are idle, \
-         and {beside} beside neighbours:\n"
+        "One node, 1 to 128 cores. {} rows on CPUs are on a whole node, {parts} on a part of one whose other cores are idle:\n",
+        all - parts
     );
     rows(&mut text, &accuracy.regimes);
     let (SplitLoss { choices, mean, worst }, (most_mean, most_worst)) = (accuracy.splits, SPLIT_GOAL);
     let _ = writeln!(
         text,
-        "| loss by choosing the model's best split | {choices} choices | mean {}, worst {} | mean {}, worst {} | - | - | - | - |",
+        "| loss by choosing the model's best split | {choices} choices | mean {}, worst {} | mean {}, worst {} | - | - | - |",
         percent(mean),
         percent(worst),
         goal(most_mean),
@@ -51,7 +50,7 @@ fn picks(text: &mut String, picks: &[Pick]) {
     let _ = writeln!(
         text,
         "| most cores with an efficiency of 0.7, the ladder's own rule | {} choices | {right} right, {near} within one \
-         size of it; {more} too many | two thirds right | - | - | - | - |",
+         size of it; {more} too many | two thirds right | - | - | - |",
         picks.len(),
     );
 }
@@ -59,17 +58,10 @@ fn picks(text: &mut String, picks: &[Pick]) {
 fn components(text: &mut String, compared: &[Compared]) {
     text.push_str(
         "\nParts of a step, predicted over measured (accounting tables of md.log), machine and system left out of the fit:\n\n\
-         | component | logs | 10% / median / 90% | median by machine |\n|---|---|---|---|\n",
+         | component | logs | 10% / median / 90% |\n|---|---|---|\n",
     );
-    for Compared { component, logs, ratio: [low, middle, high], by_machine } in compared {
-        let machines: Vec<String> =
-            by_machine.iter().map(|(machine, ratio)| format!("{machine} {ratio:.2}")).collect();
-        let _ = writeln!(
-            text,
-            "| {} | {logs} | {low:.2} / {middle:.2} / {high:.2} | {} |",
-            component.0,
-            machines.join(", ")
-        );
+    for Compared { component, logs, ratio: [low, middle, high] } in compared {
+        let _ = writeln!(text, "| {} | {logs} | {low:.2} / {middle:.2} / {high:.2} |", component.0);
     }
 }
 
@@ -141,7 +133,7 @@ fn memory_row(text: &mut String, peaks: &[Peak]) {
         text,
         "| memory request over measured peak, thread-MPI | {} boxes of water, {} runs | {low:.2} to {high:.2}, below \
          the peak {below} times; {least_low:.2} to {least_high:.2} where the least request of 64 MiB counts | 1 to 1.5 \
-         | - | - | - | - |",
+         | - | - | - |",
         systems.len(),
         peaks.len(),
     );
@@ -149,8 +141,8 @@ fn memory_row(text: &mut String, peaks: &[Peak]) {
 
 fn rows(text: &mut String, regimes: &[Regime]) {
     text.push_str(
-        "| regime | groups | this model | goal | cycles / (speed x cores) | with thread, halo and rank terms | 80% interval covers | half-width (goal) |\n\
-         |---|---|---|---|---|---|---|---|\n",
+        "| regime | groups | this model | goal | cycles / (speed x cores) | 80% interval covers | half-width (goal) |\n\
+         |---|---|---|---|---|---|---|\n",
     );
     for regime in regimes {
         let (median, p90, width) = regime.goal;
@@ -160,14 +152,13 @@ fn rows(text: &mut String, regimes: &[Regime]) {
         };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {} / {} | {} | {} | {} | x{:.2} (x{width:.2}) |",
+            "| {} | {} | {} | {} / {} | {} | {} | x{:.2} (x{width:.2}) |",
             regime.name,
             regime.groups,
             errors(&regime.model),
             goal(median),
             goal(p90),
             errors(&regime.plain),
-            errors(&regime.terms),
             percent(regime.coverage),
             regime.half_width,
         );
