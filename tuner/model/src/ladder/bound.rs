@@ -42,22 +42,17 @@ pub(crate) fn on_faster_kinds(question: &Question<'_>, anywhere: &[Candidate]) -
                 continue;
             }
             let alternative = candidate.alternative;
+            let cpu_millicores = candidate.resources.cpu_millicores;
+            let &Question { model, job, .. } = question;
             let bound = Candidate {
-                resources: candidate.resources,
-                layout: candidate.layout,
-                peak_bytes: candidate.peak_bytes,
                 speed: *speed,
-                alone: question.model.speed_alone(
-                    question.job,
-                    hardware,
-                    &candidate.layout,
-                    candidate.resources.cpu_millicores,
-                ),
+                alone: model.speed_alone(job, hardware, &candidate.layout, cpu_millicores),
                 slowest: *hardware,
                 bound: Some(Bound { than: candidate.slowest, times }),
                 on: Vec::new(),
                 price: price_on(hardware, &candidate.resources, &question.limits.weights),
                 alternative: alternative.map(|one| Alternative { ns_per_day: one.ns_per_day * times, ..one }),
+                ..candidate.clone()
             };
             if has_label(question, &bound) {
                 found.push(bound);
@@ -76,7 +71,7 @@ pub(crate) fn label_of<'a>(
 }
 
 /// True if a label binds a candidate to the hardware that it is predicted on.
-pub(crate) fn has_label(question: &Question<'_>, candidate: &Candidate) -> bool {
+fn has_label(question: &Question<'_>, candidate: &Candidate) -> bool {
     labels(question, candidate).has(candidate)
 }
 

@@ -192,9 +192,26 @@ pub(crate) fn candidates(question: &Question<'_>) -> Vec<Candidate> {
             found.extend(pick(&layouts, cores * 1000));
         }
     }
+    raise_memory(question, &mut found);
     let bound = on_faster_kinds(question, &found);
     found.extend(bound);
     found
+}
+
+/// A layout with fewer cores may need more memory, since it has more ranks. A smaller configuration must not ask for more of
+/// anything, so the larger ones ask for as much, as far as the same nodes hold them then.
+fn raise_memory(question: &Question<'_>, found: &mut [Candidate]) {
+    for gpus in [0, 1] {
+        let mut most = 0;
+        for one in found.iter_mut().filter(|one| one.resources.gpus == gpus) {
+            let raised = Resources { memory_bytes: one.resources.memory_bytes.max(most), ..one.resources };
+            if holding(question, &raised).count() == holding(question, &one.resources).count() {
+                one.price = price_on(&one.slowest, &raised, &question.limits.weights);
+                one.resources = raised;
+            }
+            most = most.max(one.resources.memory_bytes);
+        }
+    }
 }
 
 /// The fastest of `layouts` on the slowest hardware that holds it.

@@ -6,8 +6,7 @@
 use scavenger_schema::bounds::{Bounds, WHOLE_CORE};
 use scavenger_schema::tuning::{Layout, Limits, Resources};
 
-use super::bound;
-use super::candidates::{Candidate, Question, holding_it, price};
+use super::candidates::{Candidate, Question, price};
 use crate::hardware::Hardware;
 
 /// Speed of a configuration relative to the one before it in its line. More often is a small gain for a whole round of
@@ -157,7 +156,6 @@ pub(crate) fn choose<'l>(question: &Question<'_>, lines: &'l [Line], all: &[Cand
     }
     let mut chosen: Vec<(usize, Chosen<'l>)> = Vec::new();
     for (line, candidates) in lines.iter().zip(by_line) {
-        let candidates = without_dominated(question, line, candidates, all);
         let mut above = None;
         for (place, candidate) in candidates.into_iter().enumerate() {
             let next = Some((candidate.speed, candidate.resources.cpu_millicores));
@@ -230,6 +228,7 @@ fn spaced(question: &Question<'_>, line: &Line, whole: bool, target: f64) -> Vec
         rest.retain(|candidate| {
             share(candidate) <= SPEED_STEP.max
                 && candidate.resources.cpu_millicores < last.resources.cpu_millicores
+                && candidate.resources.memory_bytes <= last.resources.memory_bytes
         });
         let in_step = |candidate: &Candidate| SPEED_STEP.contain(&share(candidate));
         // Fastest first, so the first at or below the target is the nearest to it.
@@ -242,61 +241,7 @@ fn spaced(question: &Question<'_>, line: &Line, whole: bool, target: f64) -> Vec
             Some(0)
         });
         let Some(place) = place else { break };
-        let next = rest.remove(place);
-        if raise_memory(question, &mut found, next.resources.memory_bytes) {
-            found.push(next.clone());
-        }
-    }
-    found
-}
-
-/// A layout with fewer cores may need more memory (more ranks). A smaller configuration must not ask for more of
-/// anything, so those above it in its line ask for as much; false if no node or limit allows that.
-fn raise_memory(question: &Question<'_>, above: &mut [Candidate], bytes: u64) -> bool {
-    let limits = question.limits;
-    let same_kinds = |rung: &Candidate| {
-        if rung.resources.memory_bytes >= bytes {
-            return true;
-        }
-        let raised = with_memory(question, rung, bytes);
-        holding_it(question, &raised).count() == holding_it(question, rung).count()
-            && (rung.bound.is_none() || bound::has_label(question, &raised))
-    };
-    if limits.max_memory_bytes.is_some_and(|most| bytes > most) || !above.iter().all(same_kinds) {
-        return false;
-    }
-    for rung in above {
-        *rung = with_memory(question, rung, bytes);
-    }
-    true
-}
-
-/// The candidate with at least so much memory.
-fn with_memory(question: &Question<'_>, one: &Candidate, bytes: u64) -> Candidate {
-    let weights = &question.limits.weights;
-    let resources = Resources { memory_bytes: one.resources.memory_bytes.max(bytes), ..one.resources };
-    let price = one.price + price(&resources, weights) - price(&one.resources, weights);
-    Candidate { resources, price, ..one.clone() }
-}
-
-/// What was given more memory for the sake of a smaller one may now hold a candidate that is faster on fewer cores: that takes
-/// its place, with as much memory.
-fn without_dominated(
-    question: &Question<'_>,
-    line: &Line,
-    mut found: Vec<Candidate>,
-    all: &[Candidate],
-) -> Vec<Candidate> {
-    for place in 0..found.len() {
-        let one = &found[place];
-        let below = found.get(place + 1).map_or(0, |next| next.resources.cpu_millicores);
-        let is_better = |other: &&Candidate| {
-            dominates(other, one) && line.is_of(other) && other.resources.cpu_millicores > below
-        };
-        let best = all.iter().filter(is_better).max_by(|a, b| a.speed.total_cmp(&b.speed));
-        if let Some(best) = best.map(|best| with_memory(question, best, one.resources.memory_bytes)) {
-            found[place] = best;
-        }
+        found.push(rest.remove(place).clone());
     }
     found
 }
