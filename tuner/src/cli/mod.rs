@@ -54,8 +54,8 @@ fn source(url: Option<&str>) -> Result<Option<Source>, Failure> {
 /// The model with what the runs in the database tell, if there is one.
 async fn model(source: Option<&Source>) -> Result<Model, Failure> {
     let Some(source) = source else { return Ok(Model::prior()) };
-    let observations = source.observations().await.map_err(Failure::environment)?;
-    Ok(Model::prior().learn(&observations))
+    let runs = source.read().await.map_err(Failure::environment)?;
+    Ok(Model::prior().learn(&runs.usable))
 }
 
 /// Writes data to standard output, the one place that does.

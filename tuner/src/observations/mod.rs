@@ -13,7 +13,7 @@ use scavenger_tuner_model::error::Fault;
 use scavenger_tuner_model::hardware::UNKNOWN;
 use scavenger_tuner_model::model::Observation;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use sqlx::{FromRow as _, PgPool};
 
@@ -118,7 +118,6 @@ pub struct Runs {
 
 #[derive(sqlx::FromRow)]
 struct Row {
-    hardware_class: Option<String>,
     system: Value,
     layout: Value,
     node_labels: Value,
@@ -128,7 +127,6 @@ struct Row {
     gromacs_build: Option<Value>,
     ns_per_day: Option<f64>,
     peak_memory_bytes: Option<i64>,
-    wall_seconds: Option<f64>,
     killed_for_memory: bool,
     node_cpu_millicores: Option<i32>,
     node_requested_millicores: Option<i32>,
@@ -150,12 +148,7 @@ impl Source {
 
     async fn seen(&self) -> Result<Seen, ReadError> {
         let query = sqlx::query_as("select coalesce(max(id), 0), count(*) from gromacs_observation");
-        patiently(query.fetch_one(&self.pool)).await
-    }
-
-    /// All runs that count; see [`Self::read`].
-    pub async fn observations(&self) -> Result<Vec<Observation>, ReadError> {
-        Ok(self.read().await?.usable)
+        within(PATIENCE, query.fetch_one(&self.pool)).await
     }
 
     /// Reads everything. Of the runs of a system on a class of hardware the newest count, and of all the newest again, one of
@@ -164,9 +157,8 @@ impl Source {
         let seen = self.seen().await?;
         let query = sqlx::query(
             // Ranked by narrow rows: to sort all columns of a million takes many times as long.
-            "select hardware_class, system, layout, node_labels, cpu_millicores, gpus, gromacs_version, gromacs_build,
-                ns_per_day, peak_memory_bytes, wall_seconds, killed_for_memory,
-                node_cpu_millicores, node_requested_millicores
+            "select system, layout, node_labels, cpu_millicores, gpus, gromacs_version, gromacs_build, ns_per_day,
+                peak_memory_bytes, killed_for_memory, node_cpu_millicores, node_requested_millicores
             from gromacs_observation join (
                 select id, row_number() over (partition by atoms, hardware_class order by id desc) as age
                 from gromacs_observation
@@ -181,7 +173,7 @@ impl Source {
         .bind(UNKNOWN)
         .bind(seen.0)
         // Row by row: 100,000 of them as JSON would take most of a gigabyte.
-        .try_map(|row| Row::from_row(&row).map(Row::run))
+        .try_map(|row| Row::from_row(&row).map(observation))
         .fetch_all(&self.pool);
         let read = within(PATIENCE_FOR_ALL, query).await?;
         let mut dropped = self.left_out(seen.1, read.len()).await?;
@@ -201,7 +193,7 @@ impl Source {
         let query = sqlx::query_as(
             "select count(*) filter (where wall_seconds < $1),
                 count(*) filter (where wall_seconds >= $1 and node_labels = '{}' and hardware_class is distinct from $2)
-            from gromacs_observation",
+            from gromacs_observation where ns_per_day is not null",
         )
         .bind(SHORTEST_SECONDS)
         .bind(UNKNOWN)
@@ -217,10 +209,6 @@ impl Source {
     }
 }
 
-async fn patiently<T>(query: impl Future<Output = Result<T, sqlx::Error>>) -> Result<T, ReadError> {
-    within(PATIENCE, query).await
-}
-
 async fn within<T>(
     patience: Duration,
     query: impl Future<Output = Result<T, sqlx::Error>>,
@@ -229,21 +217,6 @@ async fn within<T>(
         .await
         .map_err(|_| ReadError::Timeout(patience))?
         .map_err(ReadError::Query)
-}
-
-impl Row {
-    /// What the row tells.
-    fn run(self) -> Result<Observation, Dropped> {
-        let has_no_labels = self.node_labels.as_object().is_some_and(Map::is_empty);
-        let is_unknown = self.hardware_class.as_deref() == Some(UNKNOWN);
-        if self.wall_seconds.is_some_and(|seconds| seconds < SHORTEST_SECONDS) {
-            Err(Dropped::Short)
-        } else if self.ns_per_day.is_some() && !is_unknown && has_no_labels {
-            Err(Dropped::SeveralKinds)
-        } else {
-            observation(self)
-        }
-    }
 }
 
 /// Rows are imported by people too, so a bad one is skipped and counted, not fatal.
@@ -329,7 +302,10 @@ async fn listen(pool: &PgPool) -> Option<PgListener> {
         listener.listen(CHANNEL).await?;
         Ok(listener)
     };
-    patiently(connect).await.inspect_err(|error| tracing::debug!(%error, "cannot listen, polling")).ok()
+    within(PATIENCE, connect)
+        .await
+        .inspect_err(|error| tracing::debug!(%error, "cannot listen, polling"))
+        .ok()
 }
 
 /// Waits for the database to say that there are new runs. A lost connection counts as said: some may have been missed.
