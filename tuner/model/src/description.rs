@@ -8,7 +8,7 @@ use scavenger_schema::tuning::{Build, Layout, ModelClass};
 
 use crate::Model;
 use crate::calibrate::wanted;
-use crate::hardware::{CPU_CLASSES, CpuClass, GpuClass, Hardware, gpu_classes, parts};
+use crate::hardware::{CPU_CLASSES, CpuClass, GPU_CLASSES, GpuClass, Hardware, parts};
 use crate::model::Job;
 
 /// [`ModelClass::kind`] of CPUs.
@@ -23,10 +23,11 @@ pub fn classes(model: &Model) -> Vec<ModelClass> {
         let described = described(class.key, CPU, of_cpu(class), half_width_of_cpu(class), class.source);
         ModelClass { simd: Some(class.simd.to_string()), ..described }
     });
-    // Of what may be shared, what was: all products in all parts would fill the page.
+    // Of the parts those that were measured: all products in all parts would fill the page.
     let is_known = |class: &&GpuClass| model.residual(class.key, true).is_some();
-    let gpus = gpu_classes()
-        .chain(parts::all().filter(|part| part.pods > 1).filter(is_known))
+    let gpus = GPU_CLASSES
+        .iter()
+        .chain(parts::all().filter(is_known))
         .map(|class| described(class.key, GPU, of_gpu(class), half_width_of_gpu(class), class.source));
     let mut classes: Vec<ModelClass> = cpus.chain(gpus).collect();
     for class in &mut classes {
@@ -125,11 +126,14 @@ pub fn page() -> String {
     }
     text.push_str("\n## GPU classes\n\nBy half-width, beside 8 cores of a usual node:\n\n");
     let mut by_width: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for class in gpu_classes() {
+    for class in GPU_CLASSES {
         by_width.entry(format!("x{:.2}", half_width_of_gpu(class))).or_default().push(class.key);
     }
     for (width, keys) in by_width {
         let _ = writeln!(text, "- {width}: {}", keys.join(", "));
+    }
+    if let Some(width) = parts::all().map(half_width_of_gpu).next() {
+        let _ = writeln!(text, "- x{width:.2}: every part of a product");
     }
     text
 }
@@ -171,7 +175,8 @@ The *half-width* says how uncertain a class is before anything is measured: 8 of
 prediction for 100,000 atoms of water. Where the system is far from what was measured, or cores are many for it, the interval
 is wider. A run on the class narrows it.
 
-A GPU that 2 to 4 pods share (time slicing or MPS) is a class of its own, such as `a100-shared-4`.
+A slice of a GPU (MIG) and a GPU that 2 to 4 pods share (time slicing or MPS) are classes of their own, such as
+`a100-mig-1g.5gb` and `a100-shared-4`: a part of the product.
 
 ## CPU classes
 
@@ -193,7 +198,7 @@ mod tests {
     #[test]
     fn every_class_has_its_constants_and_a_source() {
         let classes = classes(&Model::prior());
-        assert_eq!(classes.len(), CPU_CLASSES.len() + gpu_classes().count());
+        assert_eq!(classes.len(), CPU_CLASSES.len() + GPU_CLASSES.len());
         for class in &classes {
             assert!(class.half_width > 1.0 && !class.source.is_empty(), "{class:?}");
             assert!(class.constants.len() >= 4, "{class:?}");
@@ -248,7 +253,7 @@ mod tests {
     fn the_page_has_a_line_per_class() {
         let page = page();
         assert!(CPU_CLASSES.iter().all(|class| page.contains(&format!("\n| {} | ", class.key))));
-        assert!(gpu_classes().all(|class| page.contains(&format!(" {}", class.key))));
+        assert!(GPU_CLASSES.iter().all(|class| page.contains(&format!(" {}", class.key))));
         assert!(page.lines().count() < 110, "two screens");
     }
 }

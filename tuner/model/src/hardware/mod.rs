@@ -13,10 +13,5 @@ pub use recognise::{
     Hardware, class_of_labels, cpu_from_labels, gpu_from_labels, hardware_of, labels_from_cpuinfo,
 };
 
-/// All GPU products, and the slices into which they can be divided.
-pub fn gpu_classes() -> impl Iterator<Item = &'static GpuClass> {
-    GPU_CLASSES.iter().chain(parts::all().filter(|part| part.pods == 1))
-}
-
 /// Key of the class for CPUs and GPUs that nothing is known of.
 pub const UNKNOWN: &str = "unknown";

@@ -15,8 +15,8 @@ const SHARED: &str = "-shared-";
 const MOST_PODS: u32 = 4;
 /// Share of a GPU's time that several simulations together can fill: their kernels rarely fit seamlessly.
 pub(crate) const MOST_BUSY: f64 = 0.95;
-/// The others may do less or more than this one.
-const SIGMA_SHARE: f64 = 0.55;
+/// No part was ever run. Of a share the others may do less or more than this one.
+const SIGMA_PART: f64 = 0.5;
 
 /// Products that can be divided, by NVIDIA's user guide for MIG.
 const DIVIDED: [&str; 8] = ["a30", "a100", "a100-80gb", "a100-80gb-pcie", "h100", "h200", "gh200", "b200"];
@@ -24,55 +24,42 @@ const DIVIDED: [&str; 8] = ["a30", "a100", "a100-80gb", "a100-80gb-pcie", "h100"
 const OF_A30: &[(f64, f64)] = &[(1.0, 1.0), (2.0, 2.0), (4.0, 4.0)];
 /// The same of 7 and 8. Memory comes in whole parts, each with its share of the bandwidth.
 const OF_OTHERS: &[(f64, f64)] = &[(1.0, 1.0), (1.0, 2.0), (2.0, 2.0), (3.0, 4.0), (4.0, 4.0), (7.0, 8.0)];
-const SIGMA_SLICE: f64 = 0.45;
 
 static PARTS: LazyLock<Vec<GpuClass>> = LazyLock::new(|| {
-    let slices = DIVIDED.iter().filter_map(|key| GPU_CLASSES.iter().find(|class| class.key == *key));
-    let shares = GPU_CLASSES.iter().skip(1);
-    slices
-        .flat_map(slices_of)
-        .chain(shares.flat_map(|product| (2..=MOST_PODS).map(|pods| share(product, pods))))
-        .collect()
+    let divided = GPU_CLASSES.iter().filter(|class| DIVIDED.contains(&class.key));
+    divided.flat_map(slices_of).chain(GPU_CLASSES.iter().skip(1).flat_map(shares_of)).collect()
 });
 
-/// A name that is made once, and kept as long as the program runs.
-fn named(name: String) -> &'static str {
-    Box::leak(name.into_boxed_str())
+/// The part of a product that has such shares of its processors and its memory. Its name is made once, and kept as long as the
+/// program runs.
+fn part(product: &GpuClass, name: &str, pods: u32, (processors, memory): (f64, f64)) -> GpuClass {
+    GpuClass {
+        key: Box::leak(format!("{}{name}", product.key).into_boxed_str()),
+        pattern: "",
+        pods,
+        tflops: product.tflops * processors,
+        bandwidth: product.bandwidth * memory,
+        cache_mib: product.cache_mib * memory,
+        memory_gib: product.memory_gib * memory,
+        sigma: SIGMA_PART,
+        source: "its part of the product: NVIDIA MIG user guide, or while all pods on it compute",
+        ..*product
+    }
 }
 
-fn slices_of(whole: &'static GpuClass) -> impl Iterator<Item = GpuClass> {
-    let (parts, of_processors, of_memory) =
-        if whole.key == "a30" { (OF_A30, 4.0, 4.0) } else { (OF_OTHERS, 7.0, 8.0) };
+fn slices_of(whole: &GpuClass) -> impl Iterator<Item = GpuClass> {
+    let (parts, all) = if whole.key == "a30" { (OF_A30, (4.0, 4.0)) } else { (OF_OTHERS, (7.0, 8.0)) };
     parts.iter().map(move |(processors, memory)| {
-        let memory_gib = (whole.memory_gib * memory / of_memory).round();
-        GpuClass {
-            key: named(format!("{}-mig-{processors}g.{memory_gib}gb", whole.key)),
-            pattern: "",
-            tflops: whole.tflops * processors / of_processors,
-            bandwidth: whole.bandwidth * memory / of_memory,
-            cache_mib: whole.cache_mib * memory / of_memory,
-            memory_gib,
-            sigma: SIGMA_SLICE,
-            source: "NVIDIA MIG user guide: its share of the product",
-            ..*whole
-        }
+        let gib = (whole.memory_gib * memory / all.1).round();
+        part(whole, &format!("-mig-{processors}g.{gib}gb"), 1, (processors / all.0, memory / all.1))
     })
 }
 
-fn share(product: &'static GpuClass, pods: u32) -> GpuClass {
-    let part = MOST_BUSY / f64::from(pods);
-    GpuClass {
-        key: named(format!("{}{SHARED}{pods}", product.key)),
-        pattern: "",
-        pods,
-        tflops: product.tflops * part,
-        bandwidth: product.bandwidth * part,
-        cache_mib: product.cache_mib / f64::from(pods),
-        memory_gib: product.memory_gib / f64::from(pods),
-        sigma: SIGMA_SHARE,
-        source: "its share of the product while all pods on it compute",
-        ..*product
-    }
+fn shares_of(product: &GpuClass) -> impl Iterator<Item = GpuClass> {
+    (2..=MOST_PODS).map(move |pods| {
+        let share = 1.0 / f64::from(pods);
+        part(product, &format!("{SHARED}{pods}"), pods, (MOST_BUSY * share, share))
+    })
 }
 
 /// The class of a slice of a product, `1g.5gb`, or with engines for media `1g.5gb.me`; none if the product is not divided so.
