@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// Largest residual that is a speed and not a mistake: a factor of 50.
 pub const BOUND: f64 = 3.9;
-/// What a system, or a build, is off by on one machine, as a standard deviation of ln(time).
+/// What a system, or a build, is off by on a class, as a standard deviation of ln(time).
 const SYSTEM: f64 = 0.12;
 /// What a layout of a system is off by.
 const LAYOUT: f64 = 0.09;
@@ -24,11 +24,11 @@ const LAYOUT: f64 = 0.09;
 /// How much of what a question is about was measured before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Known {
-    /// Nothing of the machine: the class alone is known.
+    /// Nothing on the class.
+    Nothing,
+    /// Another system on the class, or another build.
     Class,
-    /// Another system on the machine, or another build.
-    Machine,
-    /// The system on the machine.
+    /// The very system on it.
     System,
 }
 
@@ -174,7 +174,7 @@ impl Knowledge {
         let value = runs.map_or(0.0, |runs| *runs.systems.get(&origin.system).unwrap_or(&runs.others));
         let count = (runs.map_or(0, |runs| runs.count) + self.supposed) as f64;
         let weight = count / (count + of_system / of_class);
-        let known = if count > 0.0 { Known::Machine } else { Known::Class };
+        let known = if count > 0.0 { Known::Class } else { Known::Nothing };
         let sigma = (of_class * (1.0 - weight) + of_system).sqrt();
         About { known, shift: weight * value, sigma }
     }

@@ -17,7 +17,7 @@ fn ask(residuals: &[Residual], asked: &Residual) -> About {
 #[test]
 fn without_measurements_the_class_is_all() {
     let about = ask(&[], &on_cpus(30_000, 0.0));
-    assert_eq!((about.known, about.shift), (Known::Class, 0.0));
+    assert_eq!((about.known, about.shift), (Known::Nothing, 0.0));
     assert!((0.15..0.25).contains(&about.sigma), "{about:?}");
 }
 
@@ -26,7 +26,7 @@ fn a_run_on_the_spot_moves_and_narrows() {
     let runs = [on_cpus(30_000, 0.2)];
     let before = ask(&[], &on_cpus(30_000, 0.0));
     let (same, other) = (ask(&runs, &on_cpus(30_000, 0.0)), ask(&runs, &on_cpus(60_000, 0.0)));
-    assert_eq!((same.known, other.known), (Known::System, Known::Machine));
+    assert_eq!((same.known, other.known), (Known::System, Known::Class));
     assert!((0.15..0.2).contains(&same.shift) && (0.1..0.14).contains(&other.shift), "{same:?} {other:?}");
     assert!(same.sigma < other.sigma && other.sigma < before.sigma, "{same:?} {other:?} {before:?}");
     // Every further system tells more of the next one.
@@ -53,7 +53,7 @@ fn runs_of_the_same_build_come_first() {
     assert!(asked(60_000, "2024").shift < 0.1 && asked(60_000, "2022").shift > 0.2);
     // A build that never ran is answered from the others, and as another system would be.
     let unknown = asked(30_000, "2025");
-    assert_eq!(unknown.known, Known::Machine);
+    assert_eq!(unknown.known, Known::Class);
     assert!((0.1..0.2).contains(&unknown.shift), "{unknown:?}");
 }
 
@@ -64,7 +64,7 @@ fn gpus_say_nothing_of_cores_nor_of_another_number_of_them() {
         Residual { origin: Origin { gpus, ..on_cpus.origin }, ..on_cpus }
     };
     for other in [0, 2] {
-        assert_eq!(ask(&[beside(1, 0.4)], &beside(other, 0.0)).known, Known::Class);
+        assert_eq!(ask(&[beside(1, 0.4)], &beside(other, 0.0)).known, Known::Nothing);
     }
 }
 

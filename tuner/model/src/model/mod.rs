@@ -106,7 +106,7 @@ impl Model {
             1 => 0.0,
             _ => SIGMA_SEVERAL_GPUS,
         };
-        let of_class = if known == Known::Class { of_class } else { 0.0 };
+        let of_class = if known == Known::Nothing { of_class } else { 0.0 };
         let sigma = combine(&[sigma, SIGMA_LAYOUT, of_job, of_class]);
         Expected { step: step.scaled(shift.exp()), sigma, known }
     }

@@ -59,7 +59,7 @@ impl Model {
         let Expected { step, sigma, known } =
             self.expect(job, hardware.cpu, &placement(hardware, layout, cpu_millicores));
         let step = step.scaled(throttling(cpu_millicores));
-        let of_threads = match (hardware.smt, hardware.smt_known || known > Known::Class) {
+        let of_threads = match (hardware.smt, hardware.smt_known || known > Known::Nothing) {
             (true, _) => SIGMA_SMT,
             (false, false) => SIGMA_UNKNOWN_SMT,
             (false, true) => 0.0,
