@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::io::Read;
 
 use scavenger_schema::tuning::{
-    Build, Device, GpuOffload, Layout, NodeShape, PmeDescription, PredictRequest, Resources, Settings,
+    Build, Device, GpuOffload, Layout, NodeShape, PmeDescription, PredictRequest, Resources,
     SystemDescription,
 };
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::hardware;
 use scavenger_tuner_model::layout::unasked_offload;
 use scavenger_tuner_model::model::Observation;
-use scavenger_tuner_model::system::{cube_of_water, usual_grid};
+use scavenger_tuner_model::system::{cube_of_water, usual_water};
 use serde::Deserialize;
 use sqlx::types::Json;
 
@@ -142,23 +142,23 @@ fn checked(
     let box_nm = line.box_nm.as_deref().map(|text| three::<f64>("box_nm", text)).transpose()?;
     let given = line.pme_grid.as_deref();
     let grid = given.filter(|grid| *grid != "none").map(|text| three::<u32>("pme_grid", text)).transpose()?;
-    let usual = usual_grid(box_nm.unwrap_or_else(|| cube_of_water(line.atoms as f64)));
-    let order = line.pme_order.unwrap_or(4);
-    let pme = (given != Some("none")).then_some(PmeDescription { grid: grid.unwrap_or(usual), order });
+    let usual = usual_water(line.atoms, box_nm.unwrap_or_else(|| cube_of_water(line.atoms as f64)));
+    let usual_pme = |usual: PmeDescription| PmeDescription {
+        grid: grid.unwrap_or(usual.grid),
+        order: line.pme_order.unwrap_or(usual.order),
+    };
     let system = SystemDescription {
-        atoms: line.atoms,
         box_nm,
-        nsteps: -1,
-        dt_ps: line.dt_ps.unwrap_or(0.002),
-        cutoff_nm: line.cutoff_nm.unwrap_or(1.0),
+        dt_ps: line.dt_ps.unwrap_or(usual.dt_ps),
+        cutoff_nm: line.cutoff_nm.unwrap_or(usual.cutoff_nm),
         rlist_nm: line.rlist_nm,
         nstlist: line.nstlist,
-        pme,
+        pme: usual.pme.filter(|_| given != Some("none")).map(usual_pme),
         bonded_interactions: None,
         constraints: None,
         // It ran, so everything was allowed where it was.
         gpu_offload: GpuOffload { update: true, ..GpuOffload::default() },
-        settings: Settings::default(),
+        ..usual
     };
     let version = line.gromacs_version.as_deref().or(gromacs_version);
     let build = Build {

@@ -2,14 +2,13 @@
 
 use std::sync::OnceLock;
 
-use scavenger_schema::tuning::{
-    Build, GpuOffload, PmeDescription, Settings, SystemDescription, release_year,
-};
+use scavenger_schema::tuning::{Build, GpuOffload, PmeDescription, SystemDescription, release_year};
 use scavenger_tuner_model::hardware::{CpuClass, GpuClass};
 use scavenger_tuner_model::layout::unasked_offload;
 use scavenger_tuner_model::model::Job;
 use scavenger_tuner_model::npme;
 use scavenger_tuner_model::performance::{GpuPlacement, Placement};
+use scavenger_tuner_model::system::{cube_of_water, usual_water};
 
 const HECBIOSIM: &str = include_str!("../../data/hecbiosim.csv");
 const ARCHER: &str = include_str!("../../data/archer-benchmarks.csv");
@@ -104,19 +103,16 @@ pub(super) fn number(text: &str) -> Option<f64> {
 
 fn job<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Job> {
     let point = |name: &str| Some(number(cell(name))? as u32);
+    let atoms = number(cell("atoms"))?;
+    let grid = [point("pme_nx")?, point("pme_ny")?, point("pme_nz")?];
     let system = SystemDescription {
-        atoms: number(cell("atoms"))? as u64,
         box_nm: None,
-        nsteps: -1,
         dt_ps: number(cell("dt_ps"))?,
         cutoff_nm: number(cell("rcoulomb_nm")).or_else(|| number(cell("cutoff_nm")))?,
-        rlist_nm: None,
-        nstlist: None,
-        pme: Some(PmeDescription { grid: [point("pme_nx")?, point("pme_ny")?, point("pme_nz")?], order: 4 }),
+        pme: Some(PmeDescription { grid, order: 4 }),
         bonded_interactions: None,
         constraints: None,
-        gpu_offload: GpuOffload::default(),
-        settings: Settings::default(),
+        ..usual_water(atoms as u64, cube_of_water(atoms))
     };
     let simd = Some(cell("simd_build")).filter(|name| !name.is_empty()).map(str::to_owned);
     Job::new(&system, Some(cell("gromacs_version")), &Build { simd, ..Build::default() }).ok()

@@ -1,9 +1,9 @@
 //! The memory that is requested against peaks measured with thread-MPI. `tuner/data/README.md` says how they were
 //! measured.
 
-use scavenger_schema::tuning::{GpuOffload, Layout, MIB, PmeDescription, Settings, SystemDescription};
+use scavenger_schema::tuning::{Layout, MIB, PmeDescription, SystemDescription};
 use scavenger_tuner_model::memory::{peak_bytes, request_bytes};
-use scavenger_tuner_model::system::System;
+use scavenger_tuner_model::system::{System, usual_water};
 
 use super::data::{Table, number};
 
@@ -31,20 +31,8 @@ pub fn load() -> Vec<Peak> {
 fn peak<'a>(cell: &impl Fn(&str) -> &'a str) -> Option<Peak> {
     let edge = number(cell("box_nm"))?;
     let atoms = number(cell("atoms"))? as u64;
-    let system = SystemDescription {
-        atoms,
-        box_nm: Some([edge; 3]),
-        nsteps: -1,
-        dt_ps: 0.001,
-        cutoff_nm: 1.0,
-        rlist_nm: None,
-        nstlist: None,
-        pme: Some(PmeDescription { grid: [number(cell("pme_grid"))? as u32; 3], order: 4 }),
-        bonded_interactions: Some(0),
-        constraints: Some(atoms),
-        gpu_offload: GpuOffload::default(),
-        settings: Settings::default(),
-    };
+    let pme = Some(PmeDescription { grid: [number(cell("pme_grid"))? as u32; 3], order: 4 });
+    let system = SystemDescription { dt_ps: 0.001, pme, ..usual_water(atoms, [edge; 3]) };
     let system = System::check(&system).ok()?;
     let count = |name: &str| Some(number(cell(name))? as u32);
     let layout =

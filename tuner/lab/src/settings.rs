@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use scavenger_schema::tuning::{
-    Build, GpuOffload, Interval, Layout, NodeShape, PmeDescription, PredictRequest, Resources, Settings,
+    Build, Interval, Layout, NodeShape, PmeDescription, PredictRequest, Resources, Settings,
     SystemDescription,
 };
 use scavenger_tuner_model::Model;
 use scavenger_tuner_model::model::Observation;
+use scavenger_tuner_model::system::usual_water;
 use serde::Deserialize;
 
 const SETTINGS: &str = include_str!("../../data/settings.csv");
@@ -101,20 +102,8 @@ fn request(line: &Line) -> Option<PredictRequest> {
 
 /// A cube of water on one core of the machine, with so many points of the PME grid along an edge.
 pub(super) fn of_water(atoms: u64, box_nm: f64, pme_grid: u32) -> PredictRequest {
-    let system = SystemDescription {
-        atoms,
-        box_nm: Some([box_nm; 3]),
-        nsteps: -1,
-        dt_ps: DT_PS,
-        cutoff_nm: 1.0,
-        rlist_nm: None,
-        nstlist: None,
-        pme: (pme_grid > 0).then_some(PmeDescription { grid: [pme_grid; 3], order: 4 }),
-        bonded_interactions: Some(0),
-        constraints: Some(atoms),
-        gpu_offload: GpuOffload::default(),
-        settings: Settings::default(),
-    };
+    let pme = (pme_grid > 0).then_some(PmeDescription { grid: [pme_grid; 3], order: 4 });
+    let system = SystemDescription { pme, ..usual_water(atoms, [box_nm; 3]) };
     let (name, value) = INSTANCE;
     let node = NodeShape {
         count: 1,

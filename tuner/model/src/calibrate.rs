@@ -5,8 +5,7 @@
 
 use scavenger_schema::bounds;
 use scavenger_schema::tuning::{
-    Benchmark, CalibrationReply, CalibrationRequest, GpuOffload, Interval, Layout, PmeDescription, Resources,
-    Settings, SystemDescription,
+    Benchmark, CalibrationReply, CalibrationRequest, Interval, Layout, Resources, SystemDescription,
 };
 use scavenger_schema::water::WaterBox;
 
@@ -17,7 +16,7 @@ use crate::ladder::runnable::{refused, simd_of};
 use crate::layout::{cpu_layouts, gpu_layout};
 use crate::memory::{peak_bytes, request_bytes};
 use crate::model::{Job, Model, check_node, display};
-use crate::system::{cube_of_water, usual_grid};
+use crate::system::{cube_of_water, usual_water};
 
 /// Atoms of the boxes of water that a benchmark may have.
 const BENCHMARK_ATOMS: [u64; 4] = [12_000, 48_000, 192_000, 768_000];
@@ -35,30 +34,12 @@ const WORTH_IT: f64 = 0.03;
 /// A box of water that a benchmark can have.
 #[must_use]
 pub fn water(found: WaterBox) -> SystemDescription {
-    usual(found.atoms(), found.edges_nm())
+    usual_water(found.atoms(), found.edges_nm())
 }
 
 /// A simulation that one may want to run: a cube with the density of water.
 pub(crate) fn wanted(atoms: u64) -> SystemDescription {
-    usual(atoms, cube_of_water(atoms as f64))
-}
-
-/// Water with the usual settings.
-fn usual(atoms: u64, box_nm: [f64; 3]) -> SystemDescription {
-    SystemDescription {
-        atoms,
-        box_nm: Some(box_nm),
-        nsteps: -1,
-        dt_ps: 0.002,
-        cutoff_nm: 1.0,
-        rlist_nm: None,
-        nstlist: None,
-        pme: Some(PmeDescription { grid: usual_grid(box_nm), order: 4 }),
-        bonded_interactions: Some(0),
-        constraints: Some(atoms),
-        gpu_offload: GpuOffload::default(),
-        settings: Settings::default(),
-    }
+    usual_water(atoms, cube_of_water(atoms as f64))
 }
 
 /// A benchmark that may be proposed.

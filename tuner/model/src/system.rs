@@ -186,9 +186,27 @@ impl System {
 
 /// Points of the PME grid with GROMACS's usual spacing of 0.12 nm. Casting saturates: the check of the system refuses what is out
 /// of range.
-#[must_use]
-pub fn usual_grid(box_nm: [f64; 3]) -> [u32; 3] {
+fn usual_grid(box_nm: [f64; 3]) -> [u32; 3] {
     box_nm.map(|edge| ((edge / 0.12).ceil() as u32).max(bounds::PME_GRID.min))
+}
+
+/// Water with the usual settings in a box of these edges, without an end.
+#[must_use]
+pub fn usual_water(atoms: u64, box_nm: [f64; 3]) -> SystemDescription {
+    SystemDescription {
+        atoms,
+        box_nm: Some(box_nm),
+        nsteps: -1,
+        dt_ps: 0.002,
+        cutoff_nm: 1.0,
+        rlist_nm: None,
+        nstlist: None,
+        pme: Some(PmeDescription { grid: usual_grid(box_nm), order: 4 }),
+        bonded_interactions: Some(0),
+        constraints: Some(atoms),
+        gpu_offload: GpuOffload::default(),
+        settings: Settings::default(),
+    }
 }
 
 /// Edges of the box that so many atoms of water fill.

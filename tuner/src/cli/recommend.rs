@@ -7,10 +7,9 @@ use std::path::Path;
 use anyhow::{Context as _, anyhow};
 use scavenger_schema::gpu_offload;
 use scavenger_schema::tuning::{
-    Build, EFFICIENCY, GpuOffload, LadderReply, LadderRequest, Limits, MIB, NodeShape, PmeDescription,
-    Resources, Settings, SystemDescription,
+    Build, EFFICIENCY, LadderReply, LadderRequest, Limits, MIB, NodeShape, Resources, SystemDescription,
 };
-use scavenger_tuner_model::system::{cube_of_water, usual_grid};
+use scavenger_tuner_model::system::{cube_of_water, usual_water};
 use scavenger_tuner_model::{hardware, ladder};
 
 use super::Failure;
@@ -88,18 +87,11 @@ fn read(path: &Path) -> Result<LadderRequest, Failure> {
 fn described(options: &RecommendOptions) -> Result<LadderRequest, Failure> {
     let atoms = options.atoms.unwrap_or_default();
     let system = SystemDescription {
-        atoms,
         box_nm: None,
         nsteps: options.nsteps,
-        dt_ps: 0.002,
-        cutoff_nm: 1.0,
-        rlist_nm: None,
-        nstlist: None,
-        pme: Some(PmeDescription { grid: usual_grid(cube_of_water(atoms as f64)), order: 4 }),
         bonded_interactions: None,
         constraints: None,
-        gpu_offload: GpuOffload::default(),
-        settings: Settings::default(),
+        ..usual_water(atoms, cube_of_water(atoms as f64))
     };
     with_nodes(options, system)
 }

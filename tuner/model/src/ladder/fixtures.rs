@@ -2,30 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use scavenger_schema::tuning::{
-    Build, GpuOffload, LadderRequest, Limits, NodeShape, PmeDescription, Resources, Settings,
-    SystemDescription,
-};
+use scavenger_schema::tuning::{Build, LadderRequest, Limits, NodeShape, Resources, SystemDescription};
 
-use crate::system::{cube_of_water, usual_grid};
+use crate::system::{cube_of_water, usual_water};
 
 /// A cube of water with the usual settings; the PME grid has a spacing of 0.12 nm.
 #[must_use]
 pub fn water(atoms: u64) -> SystemDescription {
-    SystemDescription {
-        atoms,
-        box_nm: None,
-        nsteps: 50_000,
-        dt_ps: 0.002,
-        cutoff_nm: 1.0,
-        rlist_nm: None,
-        nstlist: None,
-        pme: Some(PmeDescription { grid: usual_grid(cube_of_water(atoms as f64)), order: 4 }),
-        bonded_interactions: Some(0),
-        constraints: Some(atoms),
-        gpu_offload: GpuOffload::default(),
-        settings: Settings::default(),
-    }
+    SystemDescription { box_nm: None, nsteps: 50_000, ..usual_water(atoms, cube_of_water(atoms as f64)) }
 }
 
 /// A node without labels and GPUs.
