@@ -22,19 +22,14 @@ const MARGIN: i32 = 10;
 
 /// The points of one kind of hardware.
 struct Line<'a> {
-    class: &'a str,
-    hardware_threads: bool,
+    name: &'a str,
     style: Style,
     points: Vec<&'a CurvePoint>,
 }
 
 impl Line<'_> {
-    fn name(&self) -> String {
-        if self.hardware_threads {
-            format!("{}, hardware threads", self.class)
-        } else {
-            self.class.to_owned()
-        }
+    fn is_of(&self, class: &str) -> bool {
+        self.name.strip_prefix(class).is_some_and(|rest| rest.is_empty() || rest.starts_with(','))
     }
 
     /// True if the configuration lies on this line or close to it, where its layout is for other nodes, too: the same class may
@@ -44,7 +39,7 @@ impl Line<'_> {
             point.resources.cpu_millicores == rung.resources.cpu_millicores
                 && (point.ns_per_day.p50 / rung.ns_per_day.p50 - 1.0).abs() < 0.1
         };
-        self.class == rung.hardware_class && self.points.iter().any(is_here)
+        self.is_of(&rung.hardware_class) && self.points.iter().any(is_here)
     }
 }
 
@@ -63,10 +58,9 @@ pub fn ladder(atoms: u64, curve: &[CurvePoint], reply: &LadderReply, min_efficie
     let mut lines: Vec<Line<'_>> = Vec::new();
     for point in curve {
         let style = Style::new(lines.len());
-        let key = (point.hardware_class.as_str(), point.hardware_threads);
-        match lines.iter_mut().find(|line| (line.class, line.hardware_threads) == key) {
+        match lines.iter_mut().find(|line| line.name == point.name) {
             Some(line) => line.points.push(point),
-            None => lines.push(Line { class: key.0, hardware_threads: key.1, style, points: vec![point] }),
+            None => lines.push(Line { name: &point.name, style, points: vec![point] }),
         }
     }
     let mut svg = String::new();
@@ -149,7 +143,7 @@ fn draw_speed(root: &Root<'_>, lines: &[Line<'_>], reply: &LadderReply) -> Resul
         }
         draw_marks(root, lines, reply, |rung| at(cores(&rung.resources), rung.ns_per_day.p50))
     })?;
-    let entries: Vec<(String, Style)> = lines.iter().map(|line| (line.name(), line.style)).collect();
+    let entries: Vec<(String, Style)> = lines.iter().map(|line| (line.name.to_owned(), line.style)).collect();
     // Speed grows with cores: the lower right is empty.
     let (width, height) = legend_size(&entries, true);
     let corner = (WIDTH as i32 - 34 - width, TITLE + SPEED - MARGIN - 50 - height);
@@ -164,7 +158,7 @@ fn draw_marks(
     at: impl Fn(&Rung) -> (i32, i32),
 ) -> Result<()> {
     for rung in &reply.rungs {
-        let of_class = || lines.iter().find(|line| line.class == rung.hardware_class);
+        let of_class = || lines.iter().find(|line| line.is_of(&rung.hardware_class));
         if let Some(line) = lines.iter().find(|line| line.holds(rung)).or_else(of_class) {
             line.style.mark(root, at(rung), 5)?;
         }
@@ -227,7 +221,7 @@ mod tests {
             assert!(svg.contains(text), "{text}");
         }
         // The first line has circles: one per configuration in both panels, and one in the legend.
-        let first = &curve[0].hardware_class;
+        let first = &curve[0].name;
         let of_first = reply.rungs.iter().filter(|rung| rung.hardware_class == *first).count();
         assert_eq!(svg.matches("<circle").count(), 2 * of_first + 1);
         assert!(svg.trim_end().ends_with("</svg>") && !svg.contains("NaN") && !svg.contains("inf"));

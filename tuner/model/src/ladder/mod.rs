@@ -80,10 +80,9 @@ pub fn build(model: &Model, request: &LadderRequest) -> Result<LadderReply, Tune
 /// The fastest layout of one amount of resources on one kind of hardware.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurvePoint {
-    /// The kind of hardware, as in [`Rung::hardware_class`].
-    pub hardware_class: String,
-    /// True if a CPU of Kubernetes is a hardware thread there: a line of its own.
-    pub hardware_threads: bool,
+    /// The kind of hardware, as in [`Rung::hardware_class`], and whether a CPU of Kubernetes is a hardware thread there: a line of
+    /// its own.
+    pub name: String,
     /// What it asks for.
     pub resources: Resources,
     /// How mdrun would divide it.
@@ -107,34 +106,23 @@ pub fn curve(model: &Model, request: &LadderRequest) -> Result<Vec<CurvePoint>, 
         let mut found = candidates(&question);
         found.sort_by_key(|candidate| (candidate.resources.gpus, candidate.resources.cpu_millicores));
         let lines = lines_of(&question, &found);
-        let mut of_kind: Vec<CurvePoint> = Vec::new();
         for candidate in &found {
             let Some(line) = lines.iter().find(|line| line.is_of(candidate)) else { continue };
-            of_kind.push(CurvePoint {
-                hardware_class: candidate.slowest.class(candidate.layout.gpus),
-                hardware_threads: candidate.slowest.smt,
+            let threads = if candidate.slowest.smt { ", hardware threads" } else { "" };
+            points.push(CurvePoint {
+                name: candidate.slowest.class(candidate.layout.gpus) + threads,
                 resources: candidate.resources,
                 layout: candidate.layout,
                 ns_per_day: interval(candidate, &predictions(&question, candidate)),
                 efficiency: line.efficiency(candidate),
             });
         }
-        // Two kinds of node with the same processors have one line for both: that of the larger.
-        for point in of_kind {
-            let same = |known: &CurvePoint| {
-                (&known.hardware_class, known.hardware_threads)
-                    == (&point.hardware_class, point.hardware_threads)
-                    && known.resources.cpu_millicores == point.resources.cpu_millicores
-            };
-            if !points.iter().any(same) {
-                points.push(point);
-            }
-        }
     }
+    // Two kinds of node with the same processors have one line for both: that of the first.
     points.sort_by(|a, b| {
-        let key = |point: &CurvePoint| (point.hardware_threads, point.resources.cpu_millicores);
-        a.hardware_class.cmp(&b.hardware_class).then(key(a).cmp(&key(b)))
+        a.name.cmp(&b.name).then(a.resources.cpu_millicores.cmp(&b.resources.cpu_millicores))
     });
+    points.dedup_by(|b, a| (&a.name, a.resources.cpu_millicores) == (&b.name, b.resources.cpu_millicores));
     Ok(points)
 }
 
