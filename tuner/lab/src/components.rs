@@ -42,7 +42,7 @@ fn predicted(step: &CpuParts, tuned: f64) -> [f64; COUNT] {
         step.other,
         step.halo + step.waiting + if step.apart { 0.0 } else { step.mesh_waiting },
         step.transpose / tuned,
-        step.redistribution + step.messages,
+        step.redistribution,
     ]
 }
 

@@ -52,7 +52,7 @@ constants! {
     /// tables, 200 to 300 reference cycles per atom.
     other: 2.0 within 0.15, fitted 1.96;
     /// Loss of a rank whose threads fill a shared cache.
-    thread: 0.06 within 0.5, fitted 0.0534;
+    thread: 0.06 within 0.5, fitted 0.0531;
     /// How long cores wait for the slowest of them, per logarithm of how many they are, relative to their work without the pairs.
     /// Centre: what runs on 1 to 64 cores of single nodes lost beyond all else. Runs on whole nodes cannot tell it from a slower
     /// machine, so they must not decide it.
@@ -60,18 +60,18 @@ constants! {
     /// Seconds per step for the barriers of OpenMP, times threads^0.75 - 1.
     barrier: 15e-6 within 0.6, fitted 1.49e-5;
     /// Gain of a second hardware thread per core.
-    smt: 0.18 within 0.3, fitted 0.148;
+    smt: 0.18 within 0.3, fitted 0.147;
     /// Reference cycles per atom of a halo, spent by one thread of a rank.
     halo: 60.0 within 0.4, fitted 63.8;
     /// Reference cycles per atom that a PME rank gets from and returns to the ranks of the domains. Centre: the tables
     /// of md.log, 39 to 76.
-    redistribution: 60.0 within 0.3, fitted 58.4;
+    redistribution: 60.0 within 0.3, fitted 58.8;
     /// Reference cycles per PME grid point of a rank that one of its threads moves. Centre: the tables of md.log.
-    mesh_serial: 10.0 within 0.4, fitted 9.33;
+    mesh_serial: 10.0 within 0.4, fitted 9.28;
     /// Reference cycles per atom of a rank that only one of its threads works.
     serial: 30.0 within 0.6, fitted 28.5;
     /// Seconds per message between ranks.
-    latency: 2e-6 within 0.8, fitted 3.47e-6;
+    latency: 2e-6 within 0.8, fitted 3.73e-6;
     /// GPU: operations per pair relative to the peak.
     gpu_pair: 150.0 within 0.3, fitted 139.0;
     /// GPU: passes over memory per PME grid point and per spread point.

@@ -69,8 +69,6 @@ pub struct CpuParts {
     pub transpose: f64,
     /// Atoms on their way to the ranks of PME and back.
     pub redistribution: f64,
-    /// Messages to ranks for PME alone.
-    pub messages: f64,
     /// What follows all that: barriers, the fixed cost of a step, output.
     pub after: f64,
     /// True if some ranks are for PME alone.
@@ -85,10 +83,9 @@ impl CpuParts {
         let movable = self.mesh + self.transpose;
         let grid = self.spread + movable + self.mesh_waiting + self.redistribution;
         let both = if self.apart { beside(domains, self.pair, grid, movable) } else { domains + grid };
-        let after = self.after + self.messages;
         let (pair, pme, other) = (self.pair, self.spread + self.mesh, self.other);
-        let overhead = domains + grid + after - (pair + pme + other);
-        StepTime { pair, pme, other, overhead, total: both + after }
+        let overhead = domains + grid + self.after - (pair + pme + other);
+        StepTime { pair, pme, other, overhead, total: both + self.after }
     }
 }
 
@@ -152,7 +149,6 @@ pub fn parts(
         transpose: transposed / pme_ranks * constants.mesh_serial / speed.reference
             + transposes * constants.latency,
         redistribution: charges / pme_ranks * constants.redistribution / speed.reference,
-        messages: if apart { 2.0 * (pp_ranks / place.npme) * constants.latency } else { 0.0 },
         after: constants.barrier * (barrier_growth(place.threads) - 1.0)
             + STEP_CYCLES / speed.reference
             + work.output_seconds(),
