@@ -6,10 +6,11 @@ use anyhow::anyhow;
 use scavenger_schema::bounds::WHOLE_CORE;
 use scavenger_schema::tuning::{Build, CalibrationReply, CalibrationRequest, MIB, Resources};
 use scavenger_tuner_model::calibrate;
+use scavenger_tuner_model::text::three_digits;
 use serde::Serialize;
 
 use super::Failure;
-use super::recommend::{speed, this_machine};
+use super::recommend::this_machine;
 use crate::calibration::{self, InsertError, Target};
 use crate::config::CalibrateOptions;
 
@@ -168,7 +169,7 @@ fn table(proposal: &Proposal) -> String {
             if run.resources.cpu_millicores == 1000 { "core" } else { "cores" },
             if run.resources.gpus > 0 { " and a GPU" } else { "" },
             run.resources.memory_bytes / MIB,
-            speed(run.seconds),
+            three_digits(run.seconds),
             run.half_width_after,
             run.mdrun_args.join(" ")
         );

@@ -6,9 +6,9 @@ use std::io;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow};
+use scavenger_tuner_model::text::three_digits;
 
 use super::Failure;
-use super::recommend::speed;
 use crate::config::ImportOptions;
 use crate::import::{self, ImportError, Run};
 
@@ -50,7 +50,7 @@ fn table(runs: &[Run], outcome: &str) -> String {
             "{:>5}  {:>10}  {:>8}  {:>16.2}  {}",
             run.line,
             run.asked.system.atoms,
-            speed(run.ns_per_day),
+            three_digits(run.ns_per_day),
             run.time_ratio,
             run.hardware_class
         );

@@ -10,6 +10,7 @@ use scavenger_schema::tuning::{
     Build, EFFICIENCY, LadderReply, LadderRequest, Limits, MIB, NodeShape, Resources, SystemDescription,
 };
 use scavenger_tuner_model::system::{cube_of_water, usual_water};
+use scavenger_tuner_model::text::three_digits;
 use scavenger_tuner_model::{hardware, ladder};
 
 use super::Failure;
@@ -175,10 +176,10 @@ fn table(reply: &LadderReply, gromacs_version: Option<&str>) -> String {
             (f64::from(rung.resources.cpu_millicores) / 1000.0).to_string(),
             rung.resources.gpus.to_string(),
             format!("{} MiB", rung.resources.memory_bytes / MIB),
-            speed(rung.ns_per_day.p50),
-            speed(rung.ns_per_day.p10),
-            speed(rung.ns_per_day.p90),
-            rung.hours_to_finish.map_or_else(|| "-".to_owned(), speed),
+            three_digits(rung.ns_per_day.p50),
+            three_digits(rung.ns_per_day.p10),
+            three_digits(rung.ns_per_day.p90),
+            rung.hours_to_finish.map_or_else(|| "-".to_owned(), three_digits),
             format!("{:.0}%", rung.efficiency * 100.0),
             if rung.fits_now { "yes" } else { "no" }.to_owned(),
             rung.hardware_class.clone(),
@@ -215,23 +216,4 @@ fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
         }
     }
     text
-}
-
-/// Three significant digits.
-pub(super) fn speed(value: f64) -> String {
-    let digits = if value > 0.0 { (2 - value.log10().floor() as i32).clamp(0, 6) } else { 0 };
-    format!("{value:.*}", digits.unsigned_abs() as usize)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn speeds_have_three_digits() {
-        assert_eq!(speed(123.4), "123");
-        assert_eq!(speed(12.34), "12.3");
-        assert_eq!(speed(0.001_234), "0.00123");
-        assert_eq!(speed(0.0), "0");
-    }
 }
