@@ -97,10 +97,10 @@ fn remedy(code: u16, message: &str, namespace: &str) -> String {
     match of_api_server(message) {
         Meaning::NoRight => format!(
             "; the submitter has no rights in this namespace: let an admin run `kubectl apply --server-side -k \
-             deploy/tenant --namespace {namespace}`, after which the row goes on by itself"
+             deploy/tenant --namespace {namespace}`, and the row then continues on its own"
         ),
         Meaning::Denied => {
-            "; ask an admin whether the row or that rule is wrong: once it is allowed, the row goes on by itself".to_owned()
+            "; ask an admin whether the row or that rule is wrong: once it is allowed, the row continues on its own".to_owned()
         }
         _ => String::new(),
     }
@@ -395,7 +395,7 @@ mod tests {
                 for act in ["read", "replace", CREATE] {
                     let error = refused(act, 403, message);
                     assert!(!error.is_final(state), "{act} {state}");
-                    assert!(error.to_string().ends_with("the row goes on by itself"), "{error}");
+                    assert!(error.to_string().ends_with("continues on its own"), "{error}");
                 }
             }
             assert!(

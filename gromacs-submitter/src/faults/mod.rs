@@ -229,7 +229,7 @@ static TABLE: &[Row] = &[
             "interactions on a GPU because",
             "Cannot compute PME interactions on a GPU",
             "Cannot run PME on a GPU because",
-            "Bonded interactions can not be computed on a GPU",
+            "not be computed on a GPU",
             "Cannot compute bonded interactions on a GPU",
             "Cannot run coordinate update on a GPU because",
             "Update task can not run on the GPU",
@@ -355,7 +355,7 @@ pub fn of_api_server(message: &str) -> Meaning {
     meaning(&[Speaker::ApiServer], message)
 }
 
-/// True if a line by itself, outside of a message, says what went wrong.
+/// True if a line outside of a message says what went wrong.
 #[must_use]
 pub fn is_known_line(line: &str) -> bool {
     find(&[Speaker::Line], line).is_some()
