@@ -1,5 +1,5 @@
 //! Whose fault it is that a row does not go on, by what GROMACS, an exit code, the kubelet or the API server says of it. The words
-//! by which that is recognised stand in one table, [`TABLE`].
+//! by which that is recognised stand in one table, `TABLE`.
 //!
 //! The words of GROMACS are of releases 2019 to 2026, and are kept exactly: `tests` has a fixture for each, as `gmx` of 2022.5
 //! printed it, or as its sources have it where that needs other hardware.
