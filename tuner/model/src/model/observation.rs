@@ -24,7 +24,7 @@ pub struct Observation {
     pub cpu: &'static CpuClass,
     /// How it ran.
     pub place: Placement,
-    /// Time relative to the same cores without a limit below one; see [`throttling`].
+    /// Time relative to the same cores without a limit below one; see `throttling`.
     pub slowdown: f64,
     /// Measured speed; none if only its memory was measured.
     pub ns_per_day: Option<f64>,
