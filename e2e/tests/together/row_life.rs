@@ -131,8 +131,8 @@ async fn fills_up(world: &World, database: &Database, volume: &SmallVolume) -> R
         let row = row(database, id).await?;
         let reason = row.reason.unwrap_or_default();
         ensure!(row.state != "failed", "whoever filled the volume may be another: {reason}");
-        let waits = row.state == "queued" && reason.contains("out of disk space; tries again at");
-        Ok(waits.then_some(()))
+        let waits = ["out of disk space", "; tries again at"].iter().all(|words| reason.contains(words));
+        Ok((row.state == "queued" && waits).then_some(()))
     })
     .await?;
     let ran = attempts(database, id).await?;
