@@ -53,10 +53,8 @@ pub(super) fn queued(input: &Input<'_>) -> Step {
         return fail(input, format!("{error}; change it (gromacs-submitter edit --grompp), and retry"));
     }
     // The box of a calibration that is tried again is made again: nobody promised to keep it.
-    // An earlier version inspected without making the copy that the row runs, which is made up for; and an image that is gone
-    // from its registry is forgotten, and pinned again.
-    let is_known = own_copy(row).is_some() && row.pinned_image.is_some();
-    let is_ready = is_known && row.kind == Kind::Simulation && !row.status.inspect_again;
+    // An earlier version inspected without making the copy that the row runs, which is made up for.
+    let is_ready = own_copy(row).is_some() && row.kind == Kind::Simulation && !row.status.inspect_again;
     let state = if is_ready { State::Tuning } else { State::Inspecting };
     record(RowStatus { state, reason: None, ..row.status.clone() })
 }

@@ -145,8 +145,6 @@ fn its_box_is_made_again_when_it_is_tried_again() {
     row.status.submission = 2;
     assert_eq!(Scene::of(row.clone()).step().status.state, State::Inspecting);
     row.kind = Kind::Simulation;
-    assert_eq!(Scene::of(row.clone()).step().status.state, State::Inspecting, "its image is not known");
-    row.pinned_image = Some("gromacs@sha256:0123".to_owned());
     assert_eq!(Scene::of(row).step().status.state, State::Tuning);
 }
 
