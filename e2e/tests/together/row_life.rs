@@ -130,7 +130,7 @@ async fn fills_up(world: &World, database: &Database, volume: &SmallVolume) -> R
     until("the row waits for room", || async {
         let row = row(database, id).await?;
         let reason = row.reason.unwrap_or_default();
-        ensure!(row.state != "failed", "whoever filled the volume may be another: {reason}");
+        ensure!(row.state != "failed", "somebody else may have filled the volume: {reason}");
         let waits = ["out of disk space", "; tries again at"].iter().all(|words| reason.contains(words));
         Ok((row.state == "queued" && waits).then_some(()))
     })

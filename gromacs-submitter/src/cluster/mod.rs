@@ -109,15 +109,15 @@ fn remedy(code: u16, message: &str, namespace: &str) -> String {
 /// What [`ClusterError::Allow`] calls the making of an object.
 const CREATE: &str = "create";
 
-/// HTTP status of what the submitter may not do, or what a rule of the cluster forbids. Rights and rules change, and whoever
-/// applies them anew takes them away for a moment.
+/// HTTP status of what the submitter may not do, or what a rule of the cluster forbids. Rights and rules change, and a
+/// tool that applies them again takes them away for a moment.
 const FORBIDDEN: u16 = 403;
 
 impl ClusterError {
     /// True if the row cannot go on without a person.
     ///
     /// What is forbidden is tried again for as long as the row waits. Any other refusal is final only while the row has no
-    /// ScavengerJob, or none that can start any more: whoever changes a limit for a minute must not fail simulations that are
+    /// ScavengerJob, or none that can start any more: a person who changes a limit for a minute must not fail simulations that are
     /// under way, and a row that failed must leave nothing behind that computes unseen.
     #[must_use]
     pub fn is_final(&self, state: State) -> bool {
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    /// What a GitOps tool does that deletes a RoleBinding and makes it anew.
+    /// What a GitOps tool does that deletes a RoleBinding and makes it again.
     #[test]
     fn a_missing_right_fails_no_row_whatever_it_does() {
         for message in [

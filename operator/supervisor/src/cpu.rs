@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(
             add(seen([(7, second, 0), (8, second / 2, 0)])),
             Some((4.5, 5.0)),
-            "both ids are taken anew"
+            "other threads have got both ids"
         );
     }
 

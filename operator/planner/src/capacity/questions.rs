@@ -272,7 +272,7 @@ pub(super) fn exceeds_all(
 }
 
 impl Capacity {
-    /// Why a demand is not below the threshold of nodes of which this is free.
+    /// Why a demand is not below the threshold of nodes that have this free.
     pub(super) fn exceeds_left(
         &self,
         demand: &Demand,

@@ -327,7 +327,7 @@ impl MeasuredMemory {
     }
 }
 
-/// A node of which ordinary pods use so much of a resource that ScavengerJobs must go.
+/// A node where ordinary pods use so much of a resource that ScavengerJobs must go.
 struct Short<'a> {
     node: &'a Name,
     resource: &'static str,

@@ -4,7 +4,7 @@
 //! residuals on its class of hardware:
 //!
 //! 1. those with the same build of GROMACS; without any, those with all builds;
-//! 2. of these the median of the very system; without any, the median of all systems, of which each counts once.
+//! 2. of these the median of the very system; without any, the median of all systems, each of them counted once.
 //!
 //! How far a residual is believed follows from what a class, a system and a layout are off by. Other shapes of the same idea,
 //! with a parameter for each part of a step, predicted no better ([accuracy](../../../data/accuracy.md)).
