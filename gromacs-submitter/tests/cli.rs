@@ -126,12 +126,12 @@ async fn an_empty_database_says_what_to_do_and_migrates() {
     assert!(text(&output.stderr).contains("gromacs-submitter migrate"), "{}", text(&output.stderr));
 
     let planned = program.good(&["migrate", "--dry-run"]);
-    assert!(planned.contains("would apply migration 1: queue"), "{planned}");
+    assert!(planned.contains("would apply migration 18: queue"), "{planned}");
     assert_eq!(program.run(&["list"]).status.code(), Some(2), "a dry run changes nothing");
 
     let applied = program.good(&["migrate"]);
     assert!(
-        applied.contains("applied migration 1: queue") && applied.contains("the schema has version"),
+        applied.contains("applied migration 18: queue") && applied.contains("the schema has version"),
         "{applied}"
     );
     assert_eq!(program.good(&["migrate", "--dry-run"]), "the schema is current\n");

@@ -2,7 +2,6 @@
 //! pictures, comments in manifests, alerts, descriptions of the CRDs and of the crates, help pages, messages and log lines in
 //! the code, and what the migrations write into the database.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -79,12 +78,10 @@ pub(crate) fn check() -> Result<()> {
     };
     let mut checkout = docs::checkout()?;
     checkout.sort_unstable();
-    let migrations = checkout.iter().filter(|path| path.starts_with(MIGRATIONS) && path.ends_with(".sql"));
-    let migrations = migrations.map(|path| read(path)).collect::<Result<Vec<String>>>()?;
     for path in checkout {
         let text = read(&path);
         let prose = if path.starts_with(MIGRATIONS) {
-            of_migration(&text?, &migrations)
+            of_migration(&text?)
         } else if let Some(prose) = prose_of(&path) {
             prose(&text?)
         } else {
@@ -163,12 +160,9 @@ fn of_yaml(text: &str) -> String {
     text.lines().map(|line| comment(line) + "\n").collect()
 }
 
-/// The strings of a migration, among them the comments of columns that no later migration replaces; `--` comments are for
-/// those who write migrations, and an applied one cannot change. Lines stay where they are.
-fn of_migration(text: &str, all: &[String]) -> String {
-    let of_object = |line: &str| Some(line.strip_prefix("comment on ")?.split_once(" is ")?.0.to_owned());
-    let later = all.iter().skip_while(|migration| *migration != text).skip(1);
-    let replaced: BTreeSet<String> = later.flat_map(|text| text.lines()).filter_map(of_object).collect();
+/// The strings of a migration, among them the comments of columns; `--` comments are for those who write migrations. Lines
+/// stay where they are.
+fn of_migration(text: &str) -> String {
     let strings = |line: &str| {
         let mut prose = String::new();
         // Two quotes in a row are one quote of the text.
@@ -184,8 +178,7 @@ fn of_migration(text: &str, all: &[String]) -> String {
         }
         prose
     };
-    let is_read = |line: &&str| of_object(line).is_none_or(|object| !replaced.contains(&object));
-    text.lines().map(|line| Some(line).filter(is_read).map(strings).unwrap_or_default() + "\n").collect()
+    text.lines().map(|line| strings(line) + "\n").collect()
 }
 
 /// A string without a blank is a name, such as that of a column, and no message.
@@ -387,12 +380,8 @@ mod tests {
     }
 
     #[test]
-    fn of_a_column_the_last_comment_is_read() {
-        let first = "-- no room\ncomment on column a.b is 'No room: --a.';\ncomment on column a.c is 'No''s room.';\n";
-        let second = "comment on column a.b is 'No capacity.';\nfoo('room', 'no room'); -- 'no room'\n";
-        let all = [first.to_owned(), second.to_owned()];
-        assert_eq!(lines(&of_migration(first, &all)), [(3, "room")]);
-        assert_eq!(lines(&of_migration(second, &all)), [(2, "room")]);
-        assert_eq!(lines(&of_migration(first, &all[..1])), [(2, "room"), (3, "room")]);
+    fn of_a_migration_strings_are_read() {
+        let text = "-- no room\ncomment on column a.b is 'No room: --a.';\nfoo('room', 'No''s room'); -- 'no room'\n";
+        assert_eq!(lines(&of_migration(text)), [(2, "room"), (3, "room")]);
     }
 }

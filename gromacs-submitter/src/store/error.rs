@@ -18,6 +18,13 @@ pub enum StoreError {
         /// What is needed.
         needed: i64,
     },
+    /// The tables are of before the first release.
+    #[error(
+        "the database was made by an older gromacs-submitter (schema version {0}), whose tables are not migrated; \
+         copy its rows into a CSV file with psql (docs/upgrade.md, \"A database of before\"), migrate an empty database, \
+         and add them there with `gromacs-submitter add --from FILE`"
+    )]
+    ReadOlderSchema(i64),
     /// Another process holds the row by now.
     #[error("row {0} is held by another submitter now")]
     LoseLease(i64),

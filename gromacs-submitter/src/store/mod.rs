@@ -166,29 +166,20 @@ impl Store {
     /// migrated is left as it is: programs of the version before work with it, so that one can go back.
     ///
     /// # Errors
-    /// If the database cannot be reached, or a migration that was applied has changed since.
+    /// If the database cannot be reached, is of before the first release, or a migration that was applied has changed since.
     pub async fn migrate(&self) -> Result<i64, StoreError> {
+        self.applied_migrations().await?;
         let mut migrations = Migrator::with_migrations(MIGRATIONS.iter().cloned().collect());
         migrations.set_ignore_missing(true).run(&self.pool).await.map_err(StoreError::Migrate)?;
-        let newest = "select coalesce(max(version), 0) from _sqlx_migrations where success";
-        Ok(sqlx::query_scalar(newest).fetch_one(&self.pool).await?)
+        Ok(self.applied_migrations().await?.into_iter().max().unwrap_or(0))
     }
 
     /// The migrations that are missing: version and name.
     ///
     /// # Errors
-    /// The database's.
+    /// The database's, or that it is of before the first release.
     pub async fn missing_migrations(&self) -> Result<Vec<(i64, String)>, StoreError> {
-        let known: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null")
-            .fetch_one(&self.pool)
-            .await?;
-        let applied: Vec<i64> = if known {
-            sqlx::query_scalar("select version from _sqlx_migrations where success")
-                .fetch_all(&self.pool)
-                .await?
-        } else {
-            Vec::new()
-        };
+        let applied = self.applied_migrations().await?;
         let missing = MIGRATIONS.iter().filter(|migration| !applied.contains(&migration.version));
         Ok(missing.map(|migration| (migration.version, migration.description.to_string())).collect())
     }
@@ -198,20 +189,28 @@ impl Store {
     /// # Errors
     /// [`StoreError::UseSchema`] with what to do, or the database's error.
     pub async fn check_schema(&self) -> Result<(), StoreError> {
+        let found = self.applied_migrations().await?.into_iter().max().unwrap_or(0);
+        let needed = MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0);
+        if found >= needed { Ok(()) } else { Err(StoreError::UseSchema { found, needed }) }
+    }
+
+    /// Versions of the migrations that were applied. Those before the first of this program were never released.
+    async fn applied_migrations(&self) -> Result<Vec<i64>, StoreError> {
         let known: bool = sqlx::query_scalar("select to_regclass('_sqlx_migrations') is not null")
             .fetch_one(&self.pool)
             .await?;
-        let found: Option<i64> = if known {
-            sqlx::query_scalar("select max(version) from _sqlx_migrations where success")
-                .fetch_one(&self.pool)
-                .await?
-        } else {
-            None
-        };
-        let needed = newest_version();
-        match found {
-            Some(found) if found >= needed => Ok(()),
-            found => Err(StoreError::UseSchema { found: found.unwrap_or(0), needed }),
+        if !known {
+            return Ok(Vec::new());
+        }
+        let applied: Vec<i64> = sqlx::query_scalar("select version from _sqlx_migrations where success")
+            .fetch_all(&self.pool)
+            .await?;
+        let first = MIGRATIONS.iter().map(|migration| migration.version).min().unwrap_or(0);
+        match applied.iter().max() {
+            Some(newest) if applied.iter().any(|version| *version < first) => {
+                Err(StoreError::ReadOlderSchema(*newest))
+            }
+            _ => Ok(applied),
         }
     }
 
@@ -548,10 +547,6 @@ impl Store {
     pub fn pool(&self) -> &PgPool {
         &self.pool
     }
-}
-
-fn newest_version() -> i64 {
-    MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 
 /// The time as the database column wants it.

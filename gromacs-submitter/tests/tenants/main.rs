@@ -29,6 +29,7 @@ use sqlx::{Connection as _, Executor as _, PgConnection};
 const ANSWER: &str = include_str!("../fixtures/inspection-2022.txt");
 
 /// A queue with two tenants: alice in `chem`, bob in `phys`.
+#[derive(Clone)]
 struct Queue {
     url: String,
     admin: Store,

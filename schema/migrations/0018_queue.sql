@@ -2,7 +2,8 @@
 -- gromacs_queue is for reading. An INSERT needs namespace, persistent_volume_claim and tpr_path only.
 --
 -- Names of CHECK constraints are a contract: gromacs-submitter turns each into a sentence.
--- An applied migration is never edited; changes come as the next number.
+-- Once a version with it is released, a migration is never edited; changes come as the next number. What 1 to 17 made was
+-- never released: `migrate` refuses a database that has one of them.
 --
 -- Who may what. Rows belong to the database role that inserted them, and may name only the namespaces that an admin
 -- gave to that role in gromacs_tenant.
@@ -62,6 +63,14 @@ create table gromacs_tenant (
     max_interruption_after_seconds integer,
     max_rows_in_work integer,
     creation_time timestamptz not null default now(),
+    -- The least that the rows of a tenant run with, unless they say otherwise: a group whose systems are all large need not
+    -- say in each row that half a core is no use.
+    min_cpu_millicores integer,
+    min_ns_per_day double precision,
+    min_efficiency double precision,
+    max_configurations integer,
+    gpu_price double precision,
+    memory_price double precision,
     primary key (database_role, namespace),
     -- Names of roles are cut at 63 bytes: a longer one would never be anybody's.
     constraint gromacs_tenant_database_role_valid check (octet_length(database_role) between 1 and 63),
@@ -82,9 +91,15 @@ create table gromacs_tenant (
         min_interruption_after_seconds between 1 and 604800
         and max_interruption_after_seconds between 1 and 604800
         and min_interruption_after_seconds <= max_interruption_after_seconds),
-    constraint gromacs_tenant_max_rows_in_work_valid check (max_rows_in_work between 0 and 1000000)
+    constraint gromacs_tenant_max_rows_in_work_valid check (max_rows_in_work between 0 and 1000000),
+    constraint gromacs_tenant_min_cpu_millicores_valid check (min_cpu_millicores between 0 and 1024000),
+    constraint gromacs_tenant_min_ns_per_day_valid check (min_ns_per_day >= 0 and min_ns_per_day <= 1000000),
+    constraint gromacs_tenant_min_efficiency_valid check (min_efficiency >= 0.01 and min_efficiency <= 1),
+    constraint gromacs_tenant_max_configurations_valid check (max_configurations between 1 and 32),
+    constraint gromacs_tenant_gpu_price_valid check (gpu_price >= 0 and gpu_price <= 1000000),
+    constraint gromacs_tenant_memory_price_valid check (memory_price >= 0 and memory_price <= 1000000)
 );
-comment on table gromacs_tenant is 'Which database role may run simulations in which namespace, with what defaults and limits. Written by the admin; all but max_rows_in_work is read when a row is inserted.';
+comment on table gromacs_tenant is 'Which database role may run simulations in which namespace, with what defaults and limits. Written by the admin; all but max_rows_in_work, and what chooses configurations, is read when a row is inserted.';
 comment on column gromacs_tenant.database_role is 'Database role that people log in with; a member of gromacs_chemist.';
 comment on column gromacs_tenant.namespace is 'Kubernetes namespace in which its rows may run; deploy/tenant gives the submitter its rights there.';
 comment on column gromacs_tenant.service_account is 'ServiceAccount that its simulations run as; the namespace''s default one if null.';
@@ -99,6 +114,12 @@ comment on column gromacs_tenant.min_interruption_after_seconds is 'Least interr
 comment on column gromacs_tenant.max_interruption_after_seconds is 'Most interruption_after_seconds of its rows; no limit if null.';
 comment on column gromacs_tenant.max_rows_in_work is 'Most of its rows that are neither queued nor ended at the same time; no limit if null, 0 lets none begin.';
 comment on column gromacs_tenant.creation_time is 'When it was added.';
+comment on column gromacs_tenant.min_cpu_millicores is 'Least CPU that its rows run with unless they say otherwise, in thousandths of a core; none if null.';
+comment on column gromacs_tenant.min_ns_per_day is 'Least predicted speed that its rows run with unless they say otherwise, in ns of simulated time per day; none if null.';
+comment on column gromacs_tenant.min_efficiency is 'Share of the best speed per price that the first configuration of rows that say none has at least, 0.01 to 1; that of the pool or the submitter if null.';
+comment on column gromacs_tenant.max_configurations is 'Most configurations that are tried of rows that say none, 1 to 32; those of the pool or the submitter if null.';
+comment on column gromacs_tenant.gpu_price is 'Cores that a GPU counts as for rows that say none; those of the pool or the submitter if null.';
+comment on column gromacs_tenant.memory_price is 'Cores that a GiB of memory counts as for rows that say none; those of the pool or the submitter if null.';
 
 create table gromacs_to_tune (
     id bigint generated always as identity primary key,
@@ -208,6 +229,34 @@ create table gromacs_to_tune (
     wakes bigint not null default 0,
     follower text,
     followed_until timestamptz,
+
+    -- A growth that comes to nothing costs a restart, so the next one is tried after twice the time.
+    growth_failures integer not null default 0,
+    -- An ensemble: one row that computes several simulations side by side, as mdrun's -multidir names them. tpr_path names
+    -- the file in each folder, and the folders stand beside it: ensemble/topol.tpr with {sim0,sim1} means
+    -- ensemble/sim0/topol.tpr and ensemble/sim1/topol.tpr.
+    --
+    -- What a folder may be called, the trigger below says in full; the constraint keeps the shape of what others write.
+    multidir text[] not null default '{}',
+    blocked boolean not null default false,
+    progress_from_step bigint,
+    progress_from_time timestamptz,
+    interruption_time timestamptz,
+    deadline timestamptz,
+    late_seconds bigint,
+    ladder_interruptions integer not null default 0,
+    -- How configurations are chosen is a question of the site, of a group and of a simulation: an idle GPU is worth less than
+    -- a busy one. What a row leaves open its tenant says, then the ScavengerPool, then the submitter, each time the tuner is
+    -- asked.
+    min_efficiency double precision,
+    max_configurations integer,
+    gpu_price double precision,
+    memory_price double precision,
+    -- What a restart costs is measured: the time in which an attempt is there and computes nothing yet.
+    attempt_seen_time timestamptz,
+    -- A chain of minimisation, equilibration and production runs unattended if each row makes its .tpr file of what the row
+    -- before it computed.
+    grompp_options text[] not null default '{}',
 
     constraint gromacs_to_tune_namespace_valid check (namespace ~ '^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'),
     constraint gromacs_to_tune_persistent_volume_claim_valid check (
@@ -321,7 +370,25 @@ create table gromacs_to_tune (
     constraint gromacs_to_tune_after_valid check (
         cardinality(after) <= 100 and coalesce(array_ndims(after), 1) = 1 and array_position(after, null) is null),
     constraint gromacs_to_tune_namespace_tenant foreign key (owner, namespace)
-        references gromacs_tenant (database_role, namespace)
+        references gromacs_tenant (database_role, namespace),
+    constraint gromacs_to_tune_multidir_valid check (
+        cardinality(multidir) <> 1 and cardinality(multidir) <= 32 and coalesce(array_ndims(multidir), 1) = 1
+        and array_position(multidir, null) is null),
+    -- Beyond that programs cannot read a time, and infinity is none.
+    constraint gromacs_to_tune_deadline_valid check (
+        deadline between '2000-01-01 00:00:00+00' and '9000-01-01 00:00:00+00'),
+    constraint gromacs_to_tune_benchmark_deadline check (kind <> 'calibration' or deadline is null),
+    constraint gromacs_to_tune_min_efficiency_valid check (min_efficiency >= 0.01 and min_efficiency <= 1),
+    constraint gromacs_to_tune_max_configurations_valid check (max_configurations between 1 and 32),
+    constraint gromacs_to_tune_gpu_price_valid check (gpu_price >= 0 and gpu_price <= 1000000),
+    constraint gromacs_to_tune_memory_price_valid check (memory_price >= 0 and memory_price <= 1000000),
+    constraint gromacs_to_tune_ladder_of_calibration check (
+        kind <> 'calibration' or num_nonnulls(min_efficiency, max_configurations, gpu_price, memory_price) = 0),
+    constraint gromacs_to_tune_grompp_options_valid check (
+        cardinality(grompp_options) <= 100 and coalesce(array_ndims(grompp_options), 1) = 1
+        and array_position(grompp_options, null) is null and octet_length(grompp_options::text) <= 8192),
+    constraint gromacs_to_tune_benchmark_grompp_options check (kind <> 'calibration' or grompp_options = '{}'),
+    constraint gromacs_to_tune_multidir_grompp_options check (multidir = '{}' or grompp_options = '{}')
 );
 
 comment on table gromacs_to_tune is 'Simulations to compute: one row per .tpr file. INSERT namespace, persistent_volume_claim and tpr_path; everything else has a default.';
@@ -330,7 +397,7 @@ comment on column gromacs_to_tune.kind is 'simulation: computes the .tpr file. c
 comment on column gromacs_to_tune.owner is 'Database role that inserted the row.';
 comment on column gromacs_to_tune.namespace is 'Kubernetes namespace it runs in.';
 comment on column gromacs_to_tune.persistent_volume_claim is 'PersistentVolumeClaim of that namespace with the .tpr file; results are written there, into the folder gromacs-<id> beside the file.';
-comment on column gromacs_to_tune.tpr_path is 'Path of the .tpr file, relative to the root of the volume. A calibration makes its own: calibration-<id>/water.tpr.';
+comment on column gromacs_to_tune.tpr_path is 'Path of the .tpr file, relative to the root of the volume. With multidir its folder holds the folders of the simulations, and each of these a file of that name. A calibration makes its own: calibration-<id>/water.tpr.';
 comment on column gromacs_to_tune.image is 'Container image with GROMACS; the tenant''s, or the submitter''s --gromacs-image, if not given.';
 comment on column gromacs_to_tune.run_as_user is 'User id the simulation runs as; it must be able to write beside the .tpr file. The tenant''s, or 1000, if not given.';
 comment on column gromacs_to_tune.interruption_after_seconds is 'Seconds of run time between checkpoints: what an interruption can cost at most. 600, or what the tenant''s limits make of it, if not given.';
@@ -341,7 +408,7 @@ comment on column gromacs_to_tune.max_memory_bytes is 'Most memory it may ask fo
 comment on column gromacs_to_tune.max_gpus is 'Most GPUs it may ask for; the nodes decide if null.';
 comment on column gromacs_to_tune.min_cpu_millicores is 'Least CPU that it runs with, in thousandths of a core: it waits rather than fall back to less. None if null or 0.';
 comment on column gromacs_to_tune.min_ns_per_day is 'Least predicted speed that it runs with, in ns of simulated time per day: it waits rather than fall back to a slower configuration. None if null or 0.';
-comment on column gromacs_to_tune.fallback_after_seconds is 'Seconds it waits for room before the next smaller configuration is tried; the submitter''s --fallback-after if null.';
+comment on column gromacs_to_tune.fallback_after_seconds is 'Seconds it waits for free capacity before the next smaller configuration is tried; the submitter''s --fallback-after if null.';
 comment on column gromacs_to_tune.append is 'True if mdrun goes on in its output files, which it must be able to lock; false if each restart writes new parts (md.part0002.log and so on). The inspection finds out if not given.';
 comment on column gromacs_to_tune.checkpoint_path is 'Path of a .cpt file of the same run, relative to the root of the volume, that the simulation starts from; it is copied into the folder of the row, and each start writes new parts of the output. From the beginning if not given.';
 comment on column gromacs_to_tune.mdrun_options is 'Further options of mdrun and their values, each a word of its own, such as {-dlb,yes,-plumed,meta/plumed.dat}; files are named relative to the root of the volume. docs/rows.md lists them.';
@@ -374,27 +441,27 @@ comment on column gromacs_to_tune.gpu_bonded is 'True if bonded interactions may
 comment on column gromacs_to_tune.gpu_update is 'True if update and constraints may be computed on a GPU.';
 comment on column gromacs_to_tune.gromacs_version is 'Version of GROMACS in the image.';
 comment on column gromacs_to_tune.inspected is 'What the inspection of the .tpr file found, in the units of the columns above; null until then.';
-comment on column gromacs_to_tune.pinned_image is 'The image by its digest, as the inspection ran it: what a tag names later does not matter. Null until then, where the node names no digest, and after image was changed.';
+comment on column gromacs_to_tune.pinned_image is 'The image as the inspection ran it, by its digest, so that what a tag names later does not matter; by its name where the node names no digest. Null until then, and after image was changed.';
 comment on column gromacs_to_tune.extended_nsteps is 'Set it on a completed row to go on from its checkpoint until it has done so many steps in all, more than nsteps; null if it was never extended. mdrun then reads extended.tpr in the folder of the row.';
 comment on column gromacs_to_tune.cancel_requested is 'Set it to stop the simulation for good.';
 comment on column gromacs_to_tune.retry_requested is 'Set it on a failed or cancelled row to go on from its last checkpoint.';
 comment on column gromacs_to_tune.held is 'True if it is not begun, nor begun again, until it is released.';
 comment on column gromacs_to_tune.state is 'queued, inspecting, tuning, submitted, running, interrupted, completed, failed or cancelled.';
-comment on column gromacs_to_tune.reason is 'Why it is where it is, one sentence.';
+comment on column gromacs_to_tune.reason is 'Message: why the row is in this state.';
 comment on column gromacs_to_tune.submission is 'Number of its ScavengerJob gromacs-<id>-<submission>, counted from 1; a retry makes the next one.';
 comment on column gromacs_to_tune.job_uid is 'UID of the ScavengerJob once it was seen.';
-comment on column gromacs_to_tune.rung is 'Configuration in use: rung of gromacs_ladder, counted from 1.';
-comment on column gromacs_to_tune.next_rung is 'Configuration that is about to replace it; null otherwise.';
+comment on column gromacs_to_tune.rung is 'Number in gromacs_ladder of the configuration in use, counted from 1.';
+comment on column gromacs_to_tune.next_rung is 'Number in gromacs_ladder of the configuration that is about to replace it; null otherwise.';
 comment on column gromacs_to_tune.grown_from is 'Configuration that it was stopped on to go on with a larger one; null once it runs.';
-comment on column gromacs_to_tune.laps is 'How often the whole ladder was tried without finding room.';
+comment on column gromacs_to_tune.laps is 'How often every configuration was tried and none found free capacity.';
 comment on column gromacs_to_tune.next_lap_time is 'When the ladder is tried again from its largest configuration.';
-comment on column gromacs_to_tune.no_room_since is 'Since when it waits for room with this configuration; null while it waits for anything else.';
-comment on column gromacs_to_tune.no_room_seconds is 'Seconds it waited for room with this configuration before no_room_since.';
+comment on column gromacs_to_tune.no_room_since is 'Since when it waits for free capacity with this configuration; null while it waits for anything else.';
+comment on column gromacs_to_tune.no_room_seconds is 'Seconds it waited for free capacity with this configuration before no_room_since.';
 comment on column gromacs_to_tune.attempt is 'Number of the ScavengerJob''s attempt that first_step, step and ns_per_day belong to.';
 comment on column gromacs_to_tune.attempts_recorded is 'Highest number of an attempt of this submission whose end is recorded.';
 comment on column gromacs_to_tune.first_step is 'Step at which that attempt started.';
-comment on column gromacs_to_tune.step is 'Last step seen.';
-comment on column gromacs_to_tune.ns_per_day is 'Speed in ns of simulated time per day: estimated while it runs, measured by mdrun once it is completed.';
+comment on column gromacs_to_tune.step is 'Last step seen; with multidir, that of the least advanced simulation.';
+comment on column gromacs_to_tune.ns_per_day is 'Speed in ns of simulated time per day: estimated while it runs, measured by mdrun once it is completed; with multidir, that of the least advanced simulation, then that of the slowest.';
 comment on column gromacs_to_tune.progress_time is 'When step and ns_per_day were seen.';
 comment on column gromacs_to_tune.interruptions is 'How often it was interrupted, over all submissions.';
 comment on column gromacs_to_tune.verifying is 'True while the checkpoint is read to see whether the last step was reached.';
@@ -419,6 +486,21 @@ comment on column gromacs_to_tune.failures is 'Steps in a row that could not be 
 comment on column gromacs_to_tune.wakes is 'Counts reasons to look at the row at once; one that arrives while a submitter works on it is not lost.';
 comment on column gromacs_to_tune.follower is 'Submitter that follows the log of the running attempt.';
 comment on column gromacs_to_tune.followed_until is 'Until when it does without another sign of life; later another one may.';
+comment on column gromacs_to_tune.growth_failures is 'Times in a row that it stopped to go on with a larger configuration and went back to the one that it had; the time before the next one grows with it.';
+comment on column gromacs_to_tune.multidir is 'Folders of several simulations that the row computes side by side, relative to the folder of tpr_path, such as {sim0,sim1,sim2,sim3}; 2 to 32. Each holds a file and, if the row starts from one, a checkpoint of the names that tpr_path and checkpoint_path end in. Empty for one simulation.';
+comment on column gromacs_to_tune.blocked is 'True if it waits in the cluster for something that other rows of its owner do not wait for, such as its volume: others begin meanwhile.';
+comment on column gromacs_to_tune.progress_from_step is 'Step of the attempt when its progress was first seen; what it does per day is counted from there.';
+comment on column gromacs_to_tune.progress_from_time is 'When that was.';
+comment on column gromacs_to_tune.interruption_time is 'When the last interruption of this submission came to be known.';
+comment on column gromacs_to_tune.deadline is 'When it should be completed. It orders the choice of configurations, and lets the row grow earlier; nothing is stopped for it. No deadline if null.';
+comment on column gromacs_to_tune.late_seconds is 'Seconds by which it is expected to miss its deadline, at the slow end of what is predicted or measured; null if it is expected to meet it.';
+comment on column gromacs_to_tune.ladder_interruptions is 'The number of interruptions when the tuner was asked last: it is asked once after each.';
+comment on column gromacs_to_tune.min_efficiency is 'Share of the best speed per price that the first configuration has at least, 0.01 to 1; that of its tenant, the pool or the submitter if null.';
+comment on column gromacs_to_tune.max_configurations is 'Most configurations that are tried, 1 to 32; those of its tenant, the pool or the submitter if null.';
+comment on column gromacs_to_tune.gpu_price is 'Cores that a GPU counts as; those of its tenant, the pool or the submitter if null.';
+comment on column gromacs_to_tune.memory_price is 'Cores that a GiB of memory counts as; those of its tenant, the pool or the submitter if null.';
+comment on column gromacs_to_tune.attempt_seen_time is 'When the attempt was first seen.';
+comment on column gromacs_to_tune.grompp_options is 'Options of gmx grompp and their values, each a word of its own, such as {-f,md.mdp,-c,gromacs-6/confout.gro,-p,topol.top}: the .tpr file is made with them in its folder before it is read, as long as nothing has been computed. {after} in a path stands for the row in after. Empty if the file is there.';
 
 -- Claims go over the rows that are in work and over the head of the queue of each owner in each namespace, never over the
 -- backlog, and count what is in work there.
@@ -455,6 +537,12 @@ create index gromacs_to_tune_waits_for_rows on gromacs_to_tune (id) where state 
 -- Who waits for a row: asked when a row is completed, and before it is removed.
 create index gromacs_to_tune_after on gromacs_to_tune using gin (after) where after <> '{}';
 create index gromacs_to_tune_labels on gromacs_to_tune using gin (labels jsonb_path_ops) where labels <> '{}';
+-- The newest rows of an owner that have run, without those that wait.
+create index gromacs_to_tune_started on gromacs_to_tune (owner, id desc) where start_time is not null;
+create index gromacs_to_tune_open_deadline on gromacs_to_tune (deadline)
+    where deadline is not null and state not in ('completed', 'failed', 'cancelled');
+-- What has one, for those who look for rows that are late.
+create index gromacs_to_tune_deadline on gromacs_to_tune (owner, id desc) where deadline is not null;
 
 create table gromacs_ladder (
     row_id bigint not null references gromacs_to_tune (id) on delete cascade,
@@ -476,30 +564,37 @@ create table gromacs_ladder (
     model_version text not null,
     refused text,
     creation_time timestamptz not null default now(),
+    node_labels jsonb not null default '{}',
+    place integer,
+    replaced boolean not null default false,
     primary key (row_id, submission, rung),
     constraint gromacs_ladder_rung_valid check (rung >= 1),
-    constraint gromacs_ladder_resources_valid check (cpu_millicores > 0 and memory_bytes > 0 and gpus >= 0)
+    constraint gromacs_ladder_resources_valid check (cpu_millicores > 0 and memory_bytes > 0 and gpus >= 0),
+    constraint gromacs_ladder_node_labels_valid check (jsonb_typeof(node_labels) = 'object')
 );
 comment on table gromacs_ladder is 'Configurations that the tuner proposed for a row, largest first.';
 comment on column gromacs_ladder.row_id is 'The row of gromacs_to_tune.';
 comment on column gromacs_ladder.submission is 'The submission it was proposed for.';
-comment on column gromacs_ladder.rung is 'Place in the ladder, counted from 1, largest first.';
+comment on column gromacs_ladder.rung is 'Number of the configuration, counted from 1, the largest first; what the tuner proposes after an interruption has the next numbers.';
 comment on column gromacs_ladder.cpu_millicores is 'CPU it asks for, in thousandths of a core.';
 comment on column gromacs_ladder.memory_bytes is 'Memory it asks for, in bytes.';
 comment on column gromacs_ladder.gpus is 'GPUs it asks for.';
-comment on column gromacs_ladder.layout is 'How mdrun divides them (ntmpi, ntomp, npme, ...).';
+comment on column gromacs_ladder.layout is 'How mdrun divides them (ntmpi, ntomp, npme, ...); with multidir, how the mdrun of each simulation divides its share.';
 comment on column gromacs_ladder.ns_per_day_p10 is 'Predicted speed in ns per day: one time in ten it is lower.';
-comment on column gromacs_ladder.ns_per_day_p50 is 'Predicted speed in ns per day: median.';
+comment on column gromacs_ladder.ns_per_day_p50 is 'Predicted speed in ns per day: median; with multidir, of each simulation.';
 comment on column gromacs_ladder.ns_per_day_p90 is 'Predicted speed in ns per day: one time in ten it is higher.';
 comment on column gromacs_ladder.hours_to_finish is 'Hours for all steps at the median speed.';
-comment on column gromacs_ladder.efficiency is 'Speed per unit of price relative to the best configuration, 0 to 1.';
+comment on column gromacs_ladder.efficiency is 'Parallel efficiency, 0 to 1. Without a GPU: speed per core relative to the best speed per core on the same hardware. With a GPU: speed relative to the best with that GPU.';
 comment on column gromacs_ladder.predicted_memory_bytes is 'Predicted peak memory in bytes, without margin.';
 comment on column gromacs_ladder.hardware_class is 'Hardware class the prediction was made for.';
-comment on column gromacs_ladder.fits_now is 'True if some node had the room when the tuner was asked.';
+comment on column gromacs_ladder.fits_now is 'True if a node had enough free capacity for it when the tuner was asked.';
 comment on column gromacs_ladder.reason is 'Why it is on the ladder.';
 comment on column gromacs_ladder.model_version is 'Version of the tuner''s model.';
 comment on column gromacs_ladder.refused is 'Why mdrun refused to start with it, in mdrun''s words; null if it did not. Forgotten when the row is retried.';
 comment on column gromacs_ladder.creation_time is 'When the tuner was asked.';
+comment on column gromacs_ladder.node_labels is 'Labels of the kind of node that the configuration is for, beside those of the row; it runs nowhere else. Any node if empty.';
+comment on column gromacs_ladder.place is 'Where it stands among those that are tried, counted from 1, the largest first; as its number if null.';
+comment on column gromacs_ladder.replaced is 'True if the tuner, asked again after an interruption, does not propose it any more: it is not tried again, and stays for the attempts that ran with it.';
 
 create table gromacs_attempt (
     row_id bigint not null references gromacs_to_tune (id) on delete cascade,
@@ -528,15 +623,17 @@ create table gromacs_attempt (
     node text,
     node_labels jsonb,
     hardware_class text,
+    restart_seconds integer,
     primary key (row_id, submission, attempt),
     constraint gromacs_attempt_outcome_valid check (outcome in ('completed', 'failed', 'interrupted', 'withdrawn')),
-    constraint gromacs_attempt_ns_per_day_valid check (ns_per_day > 0 and ns_per_day < 'Infinity')
+    constraint gromacs_attempt_ns_per_day_valid check (ns_per_day > 0 and ns_per_day < 'Infinity'),
+    constraint gromacs_attempt_restart_seconds_valid check (restart_seconds >= 0)
 );
 comment on table gromacs_attempt is 'What ran: the attempts of each ScavengerJob, from its status.attempts.';
 comment on column gromacs_attempt.row_id is 'The row of gromacs_to_tune.';
 comment on column gromacs_attempt.submission is 'The submission it belongs to.';
 comment on column gromacs_attempt.attempt is 'Number of the attempt in the ScavengerJob, counted from 1.';
-comment on column gromacs_attempt.rung is 'Configuration it ran with: rung of gromacs_ladder; null if it is none of them.';
+comment on column gromacs_attempt.rung is 'Number in gromacs_ladder of the configuration it ran with; null if it ran with another one.';
 comment on column gromacs_attempt.cpu_millicores is 'CPU it had, in thousandths of a core.';
 comment on column gromacs_attempt.memory_bytes is 'Memory it had, in bytes.';
 comment on column gromacs_attempt.gpus is 'GPUs it had.';
@@ -546,7 +643,7 @@ comment on column gromacs_attempt.start_time is 'When its pod ran; null if it ne
 comment on column gromacs_attempt.end_time is 'When it ended.';
 comment on column gromacs_attempt.outcome is 'completed, failed, interrupted (taken away while it ran) or withdrawn (before it ran).';
 comment on column gromacs_attempt.reason is 'Reason of the outcome, one word.';
-comment on column gromacs_attempt.message is 'The reason as a sentence.';
+comment on column gromacs_attempt.message is 'Message that belongs to the reason.';
 comment on column gromacs_attempt.first_step is 'Step at which it started.';
 comment on column gromacs_attempt.last_step is 'Last step it is known to have computed: seen in its log, or in the checkpoint that the next attempt started from.';
 comment on column gromacs_attempt.ns_per_day is 'Speed that mdrun measured, in ns per day; null if its log was gone.';
@@ -559,6 +656,7 @@ comment on column gromacs_attempt.gromacs_build is 'How GROMACS was built, as th
 comment on column gromacs_attempt.node is 'Node it ran on; null if it never ran.';
 comment on column gromacs_attempt.node_labels is 'Labels of the node that tell which hardware it is.';
 comment on column gromacs_attempt.hardware_class is 'Hardware class of the node, as the tuner recognises it.';
+comment on column gromacs_attempt.restart_seconds is 'Seconds from when the attempt was first seen until it computed its first step; null if that was not seen.';
 
 create table gromacs_observation (
     id bigint generated always as identity primary key,
@@ -584,6 +682,10 @@ create table gromacs_observation (
     peak_memory_bytes bigint,
     killed_for_memory boolean not null default false,
     observation_time timestamptz not null default now(),
+    -- How fast a core is depends on how many others of its node work. What all pods requested there, the run's own included,
+    -- goes with what it measured.
+    node_cpu_millicores integer,
+    node_requested_millicores integer,
     -- However often a step is repeated, an attempt is counted once.
     constraint gromacs_observation_once unique (row_id, submission, attempt),
     constraint gromacs_observation_source_valid check (source in ('simulation', 'calibration', 'benchmark', 'import')),
@@ -595,7 +697,9 @@ create table gromacs_observation (
     constraint gromacs_observation_measured check (
         num_nonnulls(ns_per_day, steps, wall_seconds) in (0, 3)
         and (ns_per_day is not null or peak_memory_bytes is not null)
-        and (not killed_for_memory or ns_per_day is null))
+        and (not killed_for_memory or ns_per_day is null)),
+    constraint gromacs_observation_node_cpu_millicores_valid check (node_cpu_millicores > 0),
+    constraint gromacs_observation_node_requested_millicores_valid check (node_requested_millicores >= 0)
 );
 create index gromacs_observation_recent on gromacs_observation (observation_time);
 comment on table gromacs_observation is 'Measured runs, from which the tuner learns. Rows are only added; they outlive the simulation they came from.';
@@ -622,6 +726,8 @@ comment on column gromacs_observation.wall_seconds is 'Wall time it was measured
 comment on column gromacs_observation.peak_memory_bytes is 'Peak memory of the container in bytes, or its limit if it was killed for using more; null if not measured.';
 comment on column gromacs_observation.killed_for_memory is 'True if it was killed for using more memory than it had.';
 comment on column gromacs_observation.observation_time is 'When it was recorded.';
+comment on column gromacs_observation.node_cpu_millicores is 'CPU of the node for pods, in thousandths of a core; null if not known.';
+comment on column gromacs_observation.node_requested_millicores is 'CPU that all pods on the node requested when it began to run, its own included, in thousandths of a core; null if not known.';
 
 create table gromacs_event (
     id bigint generated always as identity primary key,
@@ -640,7 +746,7 @@ comment on column gromacs_event.event_time is 'When it happened.';
 comment on column gromacs_event.state is 'State of the row from then on.';
 comment on column gromacs_event.submission is 'Submission of the row from then on.';
 comment on column gromacs_event.rung is 'Configuration of the row from then on.';
-comment on column gromacs_event.message is 'Why, one sentence.';
+comment on column gromacs_event.message is 'Message: why it happened.';
 
 -- Rows by state. Each change of a state adds a line, so that no transaction waits for another; a submitter sums them up.
 create table gromacs_state_count (
@@ -671,6 +777,69 @@ comment on table gromacs_claim_lock is 'Empty. A submitter that claims new rows 
 create table gromacs_add_lock (owner text primary key);
 comment on table gromacs_add_lock is 'One line for each role that adds rows: two commands of a role that look for duplicates wait for each other.';
 comment on column gromacs_add_lock.owner is 'The role.';
+
+-- Ends of rows that are to be reported to the webhook of the submitter. A submitter that has a webhook adds a line in the
+-- transaction that records the end, and removes it when the endpoint has taken it: so no end is lost when a submitter
+-- stops, and nothing is reported that ended before there was a webhook.
+create table gromacs_end_report (
+    id bigint generated always as identity primary key,
+    row_id bigint not null references gromacs_to_tune (id) on delete cascade,
+    document jsonb not null,
+    tries integer not null default 0,
+    next_try_time timestamptz not null default now(),
+    creation_time timestamptz not null default now(),
+    constraint gromacs_end_report_document_valid check (jsonb_typeof(document) = 'object'),
+    constraint gromacs_end_report_tries_valid check (tries >= 0)
+);
+comment on table gromacs_end_report is 'Ends of rows that the submitter has yet to report to its webhook; a line is removed when it is delivered or given up.';
+comment on column gromacs_end_report.id is 'Number of the report.';
+comment on column gromacs_end_report.row_id is 'The row of gromacs_to_tune.';
+comment on column gromacs_end_report.document is 'What is sent, as it was when the row ended.';
+comment on column gromacs_end_report.tries is 'How often it was sent.';
+comment on column gromacs_end_report.next_try_time is 'When it is sent next; while a submitter sends it, when another one may.';
+comment on column gromacs_end_report.creation_time is 'When the row ended.';
+create index gromacs_end_report_due on gromacs_end_report (next_try_time);
+create index gromacs_end_report_of_row on gromacs_end_report (row_id);
+
+-- What the tuner says of a ladder as a whole (a droplet, hardware that it does not know, years to the end) stays with the
+-- ladder, and shows in the history of the row.
+create table gromacs_tuner_answer (
+    row_id bigint not null references gromacs_to_tune (id) on delete cascade,
+    submission integer not null,
+    notes text[] not null default '{}',
+    model_version text not null,
+    creation_time timestamptz not null default now(),
+    min_efficiency double precision,
+    max_configurations integer,
+    gpu_price double precision,
+    memory_price double precision,
+    set_by jsonb not null default '{}',
+    primary key (row_id, submission)
+);
+comment on table gromacs_tuner_answer is 'What the tuner said of the configurations of a submission as a whole. Each configuration is a line of gromacs_ladder.';
+comment on column gromacs_tuner_answer.row_id is 'The row of gromacs_to_tune.';
+comment on column gromacs_tuner_answer.submission is 'The submission it was asked for.';
+comment on column gromacs_tuner_answer.notes is 'Its notes, a message each: what is doubtful about the system, and hardware that it does not know. Empty if there is none.';
+comment on column gromacs_tuner_answer.model_version is 'Version of the tuner''s model.';
+comment on column gromacs_tuner_answer.creation_time is 'When the tuner was asked.';
+comment on column gromacs_tuner_answer.min_efficiency is 'Share of the best speed per price that was asked for; null for a calibration.';
+comment on column gromacs_tuner_answer.max_configurations is 'Most configurations that were asked for; null for a calibration.';
+comment on column gromacs_tuner_answer.gpu_price is 'Cores that a GPU counted as; null for a calibration.';
+comment on column gromacs_tuner_answer.memory_price is 'Cores that a GiB of memory counted as; null for a calibration.';
+comment on column gromacs_tuner_answer.set_by is 'Who set each of these by the name of the column: row, tenant, pool or submitter.';
+
+-- When any of the submitters first saw the operator's word on the pool, by the clock of the database. A
+-- process that does not stay could only compare the operator's clock with another one.
+create table gromacs_pool_seen (
+    only_row boolean primary key default true,
+    update_time timestamptz not null,
+    seen_time timestamptz not null default now(),
+    constraint gromacs_pool_seen_one_row check (only_row)
+);
+comment on table gromacs_pool_seen is 'When a submitter first saw what the operator said last of the ScavengerPool.';
+comment on column gromacs_pool_seen.only_row is 'Always true: there is one row.';
+comment on column gromacs_pool_seen.update_time is 'When the operator wrote it, by its own clock. It is only compared with itself.';
+comment on column gromacs_pool_seen.seen_time is 'When a submitter first saw it, by the clock of the database.';
 
 -- Everything that wakes somebody up, by the name of the channel; once per statement, since a thousand rows in one INSERT are
 -- one reason to look, and delivered when the transaction commits.
@@ -809,6 +978,74 @@ $$;
 create trigger gromacs_before_insert_benchmark before insert on gromacs_to_tune
     for each row when (new.kind = 'calibration') execute function gromacs_before_insert_benchmark();
 
+-- After gromacs_before_insert, in the order of the names: the most that the row may ask for is in it by then. It runs with
+-- the rights of the role that inserts, which sees only its own tenants.
+create function gromacs_before_insert_minimum() returns trigger language plpgsql as $$
+declare
+    tenant gromacs_tenant;
+begin
+    select t.* into tenant from gromacs_tenant t where t.database_role = new.owner and t.namespace = new.namespace;
+    if new.min_cpu_millicores is null and tenant.min_cpu_millicores is not null then
+        new.min_cpu_millicores := least(tenant.min_cpu_millicores, new.max_cpu_millicores);
+    end if;
+    new.min_ns_per_day := coalesce(new.min_ns_per_day, tenant.min_ns_per_day);
+    return new;
+end
+$$;
+create trigger gromacs_before_insert_minimum before insert on gromacs_to_tune
+    for each row when (new.kind = 'simulation') execute function gromacs_before_insert_minimum();
+
+-- With the rights of the role that inserts: it reads nothing but the row.
+create function gromacs_before_insert_multidir() returns trigger language plpgsql as $$
+declare
+    other text;
+    why text;
+begin
+    if new.kind <> 'simulation' then
+        why := 'a calibration runs one benchmark; leave multidir out';
+    elsif coalesce(array_ndims(new.multidir), 1) <> 1 then
+        why := 'multidir must be a list of folders, such as {sim0,sim1,sim2,sim3}';
+    elsif cardinality(new.multidir) = 1 then
+        why := 'multidir names 1 folder; name 2 to 32, or leave it out and give the path of the file';
+    elsif cardinality(new.multidir) > 32 then
+        why := format('multidir names %s folders; name 2 to 32, and add the others as another row',
+            cardinality(new.multidir));
+    end if;
+    if why is null then
+        select f.folder into other from unnest(new.multidir) with ordinality f (folder, place)
+            where f.folder is null or f.folder = '' or octet_length(f.folder) > 200 or f.folder ~ '[[:cntrl:]]'
+                or f.folder ~ '^/' or f.folder ~ '/$' or f.folder ~ '//' or f.folder ~ '(^|/)\.'
+            order by f.place limit 1;
+        if found then
+            why := format('multidir names %s; name folders inside the folder of tpr_path, each at most 200 bytes, '
+                'without control characters, and without names that are empty or begin with a dot',
+                coalesce(to_json(left(other, 200))::text, 'nothing'));
+        end if;
+    end if;
+    if why is null then
+        select f.folder into other from unnest(new.multidir) f (folder) group by f.folder having count(*) > 1 limit 1;
+        if found then
+            why := format('multidir names the folder %s twice; leave one out', to_json(other));
+        end if;
+    end if;
+    if why is null then
+        select f.folder into other from unnest(new.multidir) f (folder)
+            where octet_length(new.tpr_path) + octet_length(f.folder) >= 900 limit 1;
+        if found then
+            why := format('the path of tpr_path in the folder %s is longer than 900 bytes; shorten it', to_json(other));
+        end if;
+    end if;
+    if why is not null then
+        raise exception using errcode = 'check_violation', constraint = 'gromacs_to_tune_multidir_allowed',
+            table = 'gromacs_to_tune', message = why;
+    end if;
+    return new;
+end
+$$;
+comment on function gromacs_before_insert_multidir is 'Says what is wrong with the folders of several simulations.';
+create trigger gromacs_before_insert_multidir before insert on gromacs_to_tune
+    for each row when (new.multidir <> '{}') execute function gromacs_before_insert_multidir();
+
 -- Whose a row is and where it runs was checked when it was inserted, and stays.
 create function gromacs_refuse_change() returns trigger language plpgsql as $$
 begin
@@ -855,6 +1092,10 @@ create trigger gromacs_edit_allowed before update of held, after, image, priorit
     mdrun_options, node_labels, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order, bonded_interactions, constraints, gpu_nonbonded, gpu_pme,
     gpu_bonded, gpu_update, gromacs_version on gromacs_to_tune
     for each row execute function gromacs_edit_allowed();
+create trigger gromacs_edit_allowed_ladder before update of min_efficiency, max_configurations, gpu_price, memory_price
+    on gromacs_to_tune for each row execute function gromacs_edit_allowed();
+create trigger gromacs_edit_allowed_grompp before update of grompp_options on gromacs_to_tune
+    for each row execute function gromacs_edit_allowed();
 -- The tenant's limits hold for what is changed as for what is inserted.
 create trigger gromacs_before_edit before update of image, max_cpu_millicores, max_memory_bytes, max_gpus,
     interruption_after_seconds on gromacs_to_tune
@@ -862,6 +1103,17 @@ create trigger gromacs_before_edit before update of image, max_cpu_millicores, m
         or old.max_memory_bytes is distinct from new.max_memory_bytes or old.max_gpus is distinct from new.max_gpus
         or old.interruption_after_seconds is distinct from new.interruption_after_seconds)
     execute function gromacs_before_insert();
+
+-- With the rights of the role that edits.
+create function gromacs_read_again() returns trigger language plpgsql as $$
+begin
+    new.inspect_again := true;
+    return new;
+end
+$$;
+comment on function gromacs_read_again is 'Lets the file of a row be made and read again once its grompp_options are others.';
+create trigger gromacs_read_again before update of grompp_options on gromacs_to_tune
+    for each row when (old.grompp_options is distinct from new.grompp_options) execute function gromacs_read_again();
 
 -- A row begins when every row of its column after is completed. Whether one is not is kept in waits_for_rows, so that a
 -- claim goes over no rows that wait. It is worked out again when the row is inserted or queued again, when after changes,
@@ -1132,6 +1384,27 @@ create trigger gromacs_record_event after update on gromacs_to_tune for each row
         or (new.retry_requested and not old.retry_requested))
     execute function gromacs_record_event();
 
+create function gromacs_record_late() returns trigger language plpgsql security definer as $$
+declare
+    minutes bigint := new.late_seconds / 60;
+begin
+    insert into gromacs_event (row_id, state, submission, rung, message)
+        values (new.id, new.state, new.submission, new.rung, case
+            when new.late_seconds is null then 'is expected to meet its deadline again'
+            when minutes < 1 then 'will just miss its deadline'
+            else concat('will miss its deadline by about ', case
+                when minutes < 90 then concat(minutes, ' min')
+                when minutes < 2880 then concat(minutes / 60, ' h')
+                else concat(minutes / 1440, ' d') end) end);
+    return null;
+end
+$$;
+comment on function gromacs_record_late is 'Writes into the history that a row is expected to miss its deadline, or to meet it again.';
+create trigger gromacs_record_late after update of late_seconds on gromacs_to_tune for each row
+    when ((old.late_seconds is null) <> (new.late_seconds is null)
+        and new.state not in ('completed', 'failed', 'cancelled') and new.deadline is not null)
+    execute function gromacs_record_late();
+
 create function gromacs_count_insert() returns trigger language plpgsql security definer as $$
 begin
     insert into gromacs_state_count (state, rows) select n.state, count(*) from new_rows n group by n.state;
@@ -1232,7 +1505,9 @@ begin
                     order by q.owner, q.namespace limit 1) n),
             -- A queued row counts while somebody works on it; a lease that has ended is as good as none.
             owners as materialized (
-                select w.owner, count(*) as waiting from gromacs_to_tune w
+                -- What waits for something of its own does not count, up to nine times as many rows.
+                select w.owner, greatest(count(*) filter (where not w.blocked), count(*) - 9 * max_waiting::bigint) as waiting
+                from gromacs_to_tune w
                 where (w.state in ('inspecting', 'tuning', 'submitted', 'interrupted')
                         or (w.state = 'queued' and w.lease_until is not null))
                     and (w.state <> 'queued' or (w.lease_until >= now()
@@ -1307,7 +1582,7 @@ begin
         where q.id = any (taken) returning q.*;
 end
 $$;
-comment on function gromacs_claim is 'Leases to holder, for lease_seconds, up to wanted rows that are due, but none of busy, and returns them: requests, then rows in work, of which a quarter is kept for new rows in turn from each owner as long as no more than max_waiting of an owner wait in the cluster, then finished ones to clean up after. With early also rows before their time, unless they sit out a delay after a failure. Rows that are held, or that come after rows that are not completed, are not begun.';
+comment on function gromacs_claim is 'Leases to holder, for lease_seconds, up to wanted rows that are due, but none of busy, and returns them: requests, then rows in work, of which a quarter is kept for new rows in turn from each owner as long as no more than max_waiting of an owner wait in the cluster (those that are blocked do not count, up to nine times as many), then finished ones to clean up after. With early also rows before their time, unless they sit out a delay after a failure. Rows that are held, or that come after rows that are not completed, are not begun.';
 -- Planning takes several times as long as running it, and one plan is right for all arguments. The planner, which can
 -- not know how few rows are wanted, must not think of reading the backlog.
 alter function gromacs_claim set plan_cache_mode = force_generic_plan;
@@ -1320,6 +1595,7 @@ declare
     seen gromacs_submitter_seen;
     most integer;
     found_rows bigint;
+    all_rows bigint;
 begin
     select s.* into seen from gromacs_submitter_seen s order by s.seen_time desc limit 1;
     if not found then
@@ -1341,8 +1617,18 @@ begin
         end if;
     end if;
     select count(*) into found_rows from (
-        select from gromacs_to_tune q where q.owner = of_owner
+        select from gromacs_to_tune q where q.owner = of_owner and not q.blocked
             and q.state in ('inspecting', 'tuning', 'submitted', 'interrupted') limit seen.max_waiting) w;
+    if found_rows < seen.max_waiting then
+        select count(*) into all_rows from (
+            select from gromacs_to_tune q where q.owner = of_owner
+                and q.state in ('inspecting', 'tuning', 'submitted', 'interrupted')
+            limit 10 * seen.max_waiting::bigint) w;
+        if all_rows >= 10 * seen.max_waiting::bigint then
+            return concat(all_rows, ' rows of ', of_owner, ' wait in the cluster, most of them for something of their '
+                'own (gromacs-submitter list says what for); remove its cause, or cancel them');
+        end if;
+    end if;
     if found_rows >= seen.max_waiting then
         return concat(found_rows, case when found_rows = 1 then ' row of ' || of_owner || ' waits'
             else ' rows of ' || of_owner || ' wait' end, ' in the cluster, the limit of the submitter is ', seen.max_waiting);
@@ -1372,6 +1658,15 @@ exception when invalid_parameter_value then
 end
 $$;
 comment on function gromacs_in_transaction is 'True if the transaction has not ended.';
+
+-- A row that waits is late from its deadline on, whether anybody has looked at it or not.
+create function gromacs_late_seconds(row_of gromacs_to_tune) returns bigint language sql stable as $$
+    select nullif(greatest(0, case
+        when (row_of).deadline is null or (row_of).state in ('failed', 'cancelled') then 0
+        when (row_of).state = 'completed' then extract(epoch from (row_of).finish_time - (row_of).deadline)
+        else greatest((row_of).late_seconds, extract(epoch from now() - (row_of).deadline)) end)::bigint, 0)
+$$;
+comment on function gromacs_late_seconds is 'Seconds by which a row has missed its deadline or is expected to miss it; null if it has none, or meets it.';
 
 -- Functions find what they name where it was made, whatever search_path is set by who calls or fires them; pg_temp
 -- would come first if it were not named. Nobody else may hang them onto a table of their own: that of the history
@@ -1433,7 +1728,10 @@ select
     q.creation_time,
     q.start_time,
     q.finish_time,
-    extract(epoch from coalesce(q.finish_time, now()) - q.start_time)::bigint as wall_seconds,
+    -- Without a start there is none: greatest() passes over null.
+    case when q.start_time is not null then
+        greatest(0, extract(epoch from coalesce(q.finish_time, now()) - q.start_time))::bigint
+    end as wall_seconds,
     a.run_seconds,
     a.lost_seconds,
     'gromacs-' || q.id || '-' || q.submission as scavenger_job,
@@ -1441,11 +1739,15 @@ select
     q.project,
     q.labels,
     q.held,
-    q.after
+    q.after,
+    q.deadline,
+    gromacs_late_seconds(q) as late_seconds,
+    greatest(1, cardinality(q.multidir)) as simulations
 from gromacs_to_tune q
 left join lateral (
     select count(*) filter (where start_time is not null) as attempts,
-        sum(extract(epoch from coalesce(t.end_time, now()) - t.start_time))::bigint as run_seconds,
+        sum(greatest(0, extract(epoch from coalesce(t.end_time, now()) - t.start_time)))
+            filter (where t.start_time is not null)::bigint as run_seconds,
         sum(t.lost_seconds)::bigint as lost_seconds,
         (array_agg(t.rung order by t.submission desc, t.attempt desc) filter (where t.start_time is not null and t.submission = q.submission))[1] as last_rung
     from gromacs_attempt t where t.row_id = q.id
@@ -1458,14 +1760,14 @@ left join lateral (
 ) r on true;
 comment on view gromacs_queue is 'The queue for people and dashboards: state, why it waits, configuration, progress, interruptions.';
 comment on column gromacs_queue.configuration is 'What it runs with, or asks for: cores, GPUs, memory, ranks x threads.';
-comment on column gromacs_queue.rung is 'Place of that configuration on the ladder, counted from 1, largest first.';
+comment on column gromacs_queue.rung is 'Number in gromacs_ladder of that configuration, counted from 1; 1 is the largest.';
 comment on column gromacs_queue.rungs is 'Number of configurations on the ladder.';
 comment on column gromacs_queue.last_step is 'Step at which the simulation is complete.';
 comment on column gromacs_queue.percent is 'Share of the steps done, in percent.';
 comment on column gromacs_queue.expected_finish_time is 'When it will be complete at its present speed, if nothing interrupts it.';
 comment on column gromacs_queue.attempts is 'How often mdrun was started.';
-comment on column gromacs_queue.wall_seconds is 'Seconds from the first start to the end, interruptions included.';
-comment on column gromacs_queue.run_seconds is 'Seconds it really ran.';
+comment on column gromacs_queue.wall_seconds is 'Seconds from the first start to the end, interruptions included. Until it has ended, the start is by the clock of the node, and the present by that of the database.';
+comment on column gromacs_queue.run_seconds is 'Seconds it really ran. Of an attempt that runs now the start is by the clock of its node, and the present by that of the database: nothing is decided by it.';
 comment on column gromacs_queue.lost_seconds is 'Seconds of these after the last checkpoint of an attempt, as far as supervisors measured them; null if none did.';
 comment on column gromacs_queue.scavenger_job is 'Name of its ScavengerJob.';
 comment on column gromacs_queue.kind is 'simulation or calibration.';
@@ -1473,6 +1775,9 @@ comment on column gromacs_queue.project is 'What it belongs to.';
 comment on column gromacs_queue.labels is 'Names and values that filters look for.';
 comment on column gromacs_queue.held is 'True if it is not begun until it is released.';
 comment on column gromacs_queue.after is 'Rows that must be completed before it begins.';
+comment on column gromacs_queue.deadline is 'When it should be completed; null if it has no deadline.';
+comment on column gromacs_queue.late_seconds is 'Seconds by which it has missed its deadline or is expected to miss it; null if it has none, or meets it.';
+comment on column gromacs_queue.simulations is 'Number of simulations that it computes side by side; 1 without multidir.';
 
 -- Rights that a default of the database gave go: they would reach columns that are not the people's.
 do $$
@@ -1499,26 +1804,30 @@ end
 $$;
 
 grant select, delete on gromacs_to_tune to gromacs_chemist;
-grant insert (kind, namespace, persistent_volume_claim, tpr_path, image, run_as_user, run_as_group, priority,
+grant insert (kind, namespace, persistent_volume_claim, tpr_path, multidir, image, run_as_user, run_as_group, priority,
     max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores, min_ns_per_day, interruption_after_seconds,
-    fallback_after_seconds, append, checkpoint_path, mdrun_options, node_labels, project, labels, held, after, benchmark_atoms, benchmark_ranks,
+    fallback_after_seconds, append, checkpoint_path, mdrun_options, grompp_options, node_labels, project, labels, held, after, deadline,
+    min_efficiency, max_configurations, gpu_price, memory_price, benchmark_atoms, benchmark_ranks,
     benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels,
     atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order, bonded_interactions,
     constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version) on gromacs_to_tune to gromacs_chemist;
 grant update (cancel_requested, retry_requested, extended_nsteps) on gromacs_to_tune to gromacs_chemist;
 -- In any state: they change nothing of what runs.
-grant update (project, labels) on gromacs_to_tune to gromacs_chemist;
+grant update (project, labels, deadline) on gromacs_to_tune to gromacs_chemist;
 grant update (held, after, image, priority, max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores,
     min_ns_per_day, interruption_after_seconds,
-    fallback_after_seconds, append, mdrun_options, node_labels, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist,
+    fallback_after_seconds, append, mdrun_options, grompp_options, node_labels, min_efficiency, max_configurations,
+    gpu_price, memory_price, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist,
     pme_grid, pme_order, bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version)
     on gromacs_to_tune to gromacs_chemist;
-grant select on gromacs_ladder, gromacs_attempt, gromacs_observation, gromacs_event, gromacs_tenant, gromacs_queue
+grant select on gromacs_ladder, gromacs_tuner_answer, gromacs_attempt, gromacs_observation, gromacs_event, gromacs_tenant,
+    gromacs_queue
     to gromacs_chemist, gromacs_submitter, gromacs_reader;
-grant select on gromacs_to_tune, gromacs_queue_identity to gromacs_submitter, gromacs_reader;
+grant select on gromacs_to_tune, gromacs_queue_identity, gromacs_end_report, gromacs_pool_seen
+    to gromacs_submitter, gromacs_reader;
 grant update on gromacs_to_tune to gromacs_submitter;
-grant insert, update, delete on gromacs_ladder to gromacs_submitter;
-grant insert, update on gromacs_attempt to gromacs_submitter;
+grant insert, update, delete on gromacs_ladder, gromacs_tuner_answer, gromacs_end_report to gromacs_submitter;
+grant insert, update on gromacs_attempt, gromacs_pool_seen to gromacs_submitter;
 grant insert on gromacs_observation, gromacs_event to gromacs_submitter;
 grant select on gromacs_observation to gromacs_tuner;
 
@@ -1530,10 +1839,12 @@ grant select on gromacs_submitter_seen to gromacs_chemist, gromacs_reader;
 grant update on gromacs_claim_lock to gromacs_submitter;
 grant execute on function gromacs_claim to gromacs_submitter;
 grant execute on function gromacs_lock_adding to gromacs_chemist;
-grant execute on function gromacs_turn, gromacs_waits_for, gromacs_in_transaction to gromacs_chemist, gromacs_submitter, gromacs_reader;
+grant execute on function gromacs_turn, gromacs_waits_for, gromacs_in_transaction, gromacs_late_seconds
+    to gromacs_chemist, gromacs_submitter, gromacs_reader;
 
 alter table gromacs_to_tune enable row level security;
 alter table gromacs_ladder enable row level security;
+alter table gromacs_tuner_answer enable row level security;
 alter table gromacs_attempt enable row level security;
 alter table gromacs_event enable row level security;
 alter table gromacs_observation enable row level security;
@@ -1543,6 +1854,8 @@ alter table gromacs_state_count enable row level security;
 alter table gromacs_submitter_seen enable row level security;
 alter table gromacs_claim_lock enable row level security;
 alter table gromacs_add_lock enable row level security;
+alter table gromacs_end_report enable row level security;
+alter table gromacs_pool_seen enable row level security;
 
 -- session_user: what somebody logged in as, whatever role was set since.
 create policy gromacs_to_tune_owner on gromacs_to_tune to gromacs_chemist
@@ -1556,6 +1869,8 @@ create policy gromacs_observation_owner on gromacs_observation for select to gro
     using (owner = session_user::text);
 -- Of the rows that gromacs_to_tune shows.
 create policy gromacs_ladder_owner on gromacs_ladder for select to gromacs_chemist
+    using (exists (select from gromacs_to_tune q where q.id = row_id));
+create policy gromacs_tuner_answer_owner on gromacs_tuner_answer for select to gromacs_chemist
     using (exists (select from gromacs_to_tune q where q.id = row_id));
 create policy gromacs_attempt_owner on gromacs_attempt for select to gromacs_chemist
     using (exists (select from gromacs_to_tune q where q.id = row_id));
@@ -1584,4 +1899,10 @@ create policy gromacs_state_count_reader on gromacs_state_count for select to gr
 create policy gromacs_submitter_seen_submitter on gromacs_submitter_seen to gromacs_submitter using (true) with check (true);
 create policy gromacs_submitter_seen_chemist on gromacs_submitter_seen for select to gromacs_chemist using (true);
 create policy gromacs_submitter_seen_reader on gromacs_submitter_seen for select to gromacs_reader using (true);
+create policy gromacs_end_report_submitter on gromacs_end_report to gromacs_submitter using (true) with check (true);
+create policy gromacs_end_report_reader on gromacs_end_report for select to gromacs_reader using (true);
+create policy gromacs_tuner_answer_submitter on gromacs_tuner_answer to gromacs_submitter using (true) with check (true);
+create policy gromacs_tuner_answer_reader on gromacs_tuner_answer for select to gromacs_reader using (true);
+create policy gromacs_pool_seen_submitter on gromacs_pool_seen to gromacs_submitter using (true) with check (true);
+create policy gromacs_pool_seen_reader on gromacs_pool_seen for select to gromacs_reader using (true);
 create policy gromacs_add_lock_nobody on gromacs_add_lock using (false);
