@@ -114,8 +114,11 @@ impl Cause for ShortNodes {
                         let message = format!("what node {node} uses was not measured for {minutes} minutes");
                         given_up.entry(Reason::NodeNotMeasured).or_default().push((node, message));
                     }
-                    Lack::Trust(why) => {
-                        given_up.entry(Reason::OrdinaryPodKilled).or_default().push((node, why.clone()));
+                    // Which pod it was the admin reads in the pool's status: it may be of another namespace.
+                    Lack::Trust => {
+                        let message =
+                            format!("an ordinary pod on node {node} ran out of memory beside ScavengerJobs");
+                        given_up.entry(Reason::OrdinaryPodKilled).or_default().push((node, message));
                     }
                 }
             }

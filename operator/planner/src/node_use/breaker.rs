@@ -250,11 +250,6 @@ impl Breaker {
         self.open.get(node).is_some()
     }
 
-    /// What happened on a node that is counted by requests because of it.
-    pub(super) fn harm(&self, node: &Name) -> Option<&str> {
-        self.open.get(node).map(|pause| pause.why.as_str())
-    }
-
     /// The nodes that are counted by requests, until when, and why.
     pub(crate) fn open(&self) -> impl Iterator<Item = (&Name, Timestamp, &str)> {
         self.open.iter().map(|(node, pause)| (node, pause.until, pause.why.as_str()))

@@ -128,8 +128,8 @@ pub(crate) enum Lack {
     Cpu(i64),
     /// Measurements, since this time.
     Measurements(Timestamp),
-    /// The right to be counted by use: which ordinary pod was killed or evicted.
-    Trust(String),
+    /// The right to be counted by use: an ordinary pod was killed or evicted.
+    Trust,
 }
 
 impl Measured {
@@ -326,7 +326,7 @@ impl NodeUse {
                 capacity.set_account(&name, None);
                 self.dry_run.forget(&name);
             }
-            let harm = self.breaker.harm(&name).map(|why| vec![Lack::Trust(why.to_owned())]);
+            let harm = self.breaker.is_open(&name).then(|| vec![Lack::Trust]);
             lacking.push((name, lacks.or(harm).unwrap_or_default()));
         }
         lacking

@@ -330,6 +330,8 @@ fn an_ordinary_container_that_is_killed_on_a_full_node_trips_the_breaker_for_a_d
     minutes(&mut cluster, 10, |_| (1000, 1000));
     assert_eq!(cluster.waits("b"), Some(WaitingReason::NoCapacity), "by requests it is full");
     assert_eq!(outcome(&cluster, "a").2, Reason::OrdinaryPodKilled, "what was started by use goes");
+    let message = super::attempt(&cluster, "a").message.clone();
+    assert_eq!(message.as_deref(), Some("an ordinary pod on node n1 ran out of memory beside ScavengerJobs"));
     assert_eq!(cluster.status("a").counted_interruptions, 0, "an own pod may be killed on purpose");
     cluster.run_for(seconds(24 * 3600));
     minutes(&mut cluster, 7, |_| (1000, 1000));
