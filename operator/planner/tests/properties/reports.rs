@@ -34,16 +34,14 @@ fn lost(told: &Told, start: Timestamp, now: Timestamp) -> f64 {
     }
     let since = |time: Timestamp| now.duration_since(time).as_secs_f64();
     let of_attempt = told.checkpoints.iter().filter(|time| **time >= start);
-    let (age, whole) = match of_attempt.max() {
+    let (mut age, whole) = match of_attempt.max() {
         Some(last) => (since(*last), told.interruption_after as f64),
-        None => {
-            let mut age = since(start);
-            while age >= told.interval as f64 {
-                age -= told.interval as f64;
-            }
-            (age, told.interval as f64)
-        }
+        None => (since(start), told.interval as f64),
     };
+    // A checkpoint that was only promised counts when it is due; whoever was silent for twice as long is believed no longer.
+    if told.checkpoints.iter().all(|time| *time < start) || age >= 2.0 * whole {
+        age %= whole;
+    }
     let got = told.got.filter(|(of_attempt, _)| *of_attempt == start).map_or(1.0, |(_, got)| got);
     for third in [1.0, 2.0] {
         if age < whole * third / 3.0 {
