@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use scavenger_planner::{
+    Closed,
     node_use::UsageReport,
     report::{Measuring, PoolReport},
     resources::{CPU, MEMORY, Resources, is_in_bytes},
@@ -29,7 +30,9 @@ pub(crate) fn status(pool: &PoolReport<'_>, now: Timestamp) -> ScavengerPoolStat
             } else if settings.paused {
                 ready(false, "Paused", "no ScavengerJob starts (spec.paused)")
             } else {
-                let closed = pool.closed_nodes.iter().take(NAMED).map(|(_, message)| format!("; {message}"));
+                // What is measured of memory changes often, and has a condition of its own.
+                let closed = pool.closed_nodes.iter().filter(|(_, closed)| **closed != Closed::Memory);
+                let closed = closed.take(NAMED).map(|(node, closed)| format!("; {}", closed.message(node)));
                 let window =
                     settings.window.as_ref().map(|name| format!(" as in window {name}")).unwrap_or_default();
                 let message = format!("ScavengerJobs are admitted{window}{}", closed.collect::<String>());

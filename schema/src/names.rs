@@ -22,6 +22,9 @@ pub const LABEL_FOLDER: &str = "scavenger.dev/folder";
 /// set together with `spec.suspend` and goes with it; without it the suspension is a person's.
 pub const ANNOTATION_SUSPENDED_TO_GROW: &str = "scavenger.dev/suspended-to-grow";
 
+/// Annotation with which an admin closes a node to ScavengerJobs. The value says why.
+pub const ANNOTATION_CLOSED: &str = "scavenger.dev/closed";
+
 /// Label on a Job and its pods: number of the attempt, counted from 1.
 pub const LABEL_ATTEMPT: &str = "scavenger.dev/attempt";
 

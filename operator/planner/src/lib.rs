@@ -98,7 +98,7 @@ pub use causes::pending_pod::uid_of_preemptor;
 pub use faults::refusal;
 pub use lifecycle::loss;
 pub use plan::{Plan, Planner, check, guard};
-pub use values::{Counts, action, resources};
+pub use values::{Closed, Counts, action, resources};
 
 /// Rules and state, for tests of their own. Other crates read reports.
 #[cfg(any(test, feature = "fixtures"))]

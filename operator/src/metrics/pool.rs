@@ -8,6 +8,7 @@ use prometheus_client::{
     registry::Registry,
 };
 use scavenger_planner::{
+    Closed,
     report::PoolReport,
     resources::{CPU, Resources, is_in_bytes},
 };
@@ -27,6 +28,12 @@ pub(super) struct GroupLabels {
     pub(super) unit: &'static str,
 }
 
+/// Why nodes are closed.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ClosedLabel {
+    reason: &'static str,
+}
+
 /// Amounts by labels.
 type Amounts<Labels> = Family<Labels, Gauge<f64, AtomicU64>>;
 
@@ -40,6 +47,7 @@ pub(super) struct PoolMetrics {
     pub(super) group_allocatable: Amounts<GroupLabels>,
     pub(super) group_used: Amounts<GroupLabels>,
     pub(super) group_threshold: Amounts<GroupLabels>,
+    closed: Family<ClosedLabel, Gauge>,
 }
 
 impl PoolMetrics {
@@ -69,9 +77,22 @@ impl PoolMetrics {
             let group = "of the pool's nodes with the same taints, if it has several kinds";
             registry.register(name, format!("{help}, {group}: {resources}"), family.clone());
         }
+        // Served from the beginning: an alert on a series that is not there never ends.
+        Closed::CAUSES
+            .into_iter()
+            .for_each(|reason| drop(self.closed.get_or_create(&ClosedLabel { reason })));
+        registry.register(
+            "closed_nodes",
+            "Nodes of the pool that take no more ScavengerJobs although other pods go there, by reason",
+            self.closed.clone(),
+        );
     }
 
     pub(super) fn set(&self, pool: &PoolReport<'_>) {
+        for reason in Closed::CAUSES {
+            let closed = pool.closed_nodes.iter().filter(|(_, closed)| closed.cause() == reason).count();
+            self.closed.get_or_create(&ClosedLabel { reason }).set(i64::try_from(closed).unwrap_or(i64::MAX));
+        }
         for (family, amounts) in [
             (&self.allocatable, pool.allocatable),
             (&self.used, &pool.used),

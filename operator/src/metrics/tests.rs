@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::SignedDuration;
 use scavenger_planner::{
+    Closed,
     node_use::{DryRun, UsageReport},
     report::{GroupReport, Measuring, NodeReport},
     resources::Resources,
@@ -360,6 +361,7 @@ fn the_alert_rules_name_what_is_served() {
         "ScavengerWatchTooOld",
         "ScavengerWritesFailing",
         "ScavengerQueueStuck",
+        "ScavengerNodesClosed",
         "ScavengerJobsStarved",
         "ScavengerDeletionStuck",
         "ScavengerLostWorkHigh",
@@ -457,7 +459,8 @@ fn expressions_are_read_as_prometheus_reads_them() {
 /// The figures of a pool, given as the planner reports them.
 fn figures(allocatable: &Resources, used: &Resources, groups: Vec<GroupReport<'_>>) -> Metrics {
     let metrics = Metrics::new();
-    let (counts, none) = (Counts::default(), BTreeSet::new());
+    let counts = Counts::default();
+    let (node, closed) = ("n1".into(), Closed::ByAdmin("its disk is replaced".into()));
     let pool = PoolReport {
         settings: Err("none"),
         allocatable,
@@ -471,8 +474,7 @@ fn figures(allocatable: &Resources, used: &Resources, groups: Vec<GroupReport<'_
         longest_deletion: None,
         starved: 2,
         unsupported_pods: Vec::new(),
-        nodes_to_avoid: &none,
-        closed_nodes: Vec::new(),
+        closed_nodes: vec![(&node, &closed)],
         without_supervisor: None,
         measuring_memory: Measuring::No,
         usage: None,
@@ -487,6 +489,8 @@ fn ages_are_those_of_the_oldest() {
     let text = figures(&none, &none, Vec::new()).render().unwrap();
     for line in [
         "scavenger_starved_jobs 2",
+        "scavenger_closed_nodes{reason=\"Admin\"} 1",
+        "scavenger_closed_nodes{reason=\"Memory\"} 0",
         "scavenger_oldest_waiting_seconds 60.0",
         "scavenger_longest_deletion_seconds 0.0",
     ] {

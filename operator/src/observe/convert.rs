@@ -259,7 +259,14 @@ pub(crate) fn node(object: &ApiNode) -> Node {
         usable: ready && schedulable && pressure.is_none() && !is_true("NetworkUnavailable"),
         ready,
         pressure: pressure.map(Name::from),
+        closed: object.annotations().get(names::ANNOTATION_CLOSED).map(|why| one_line(why).into()),
     }
+}
+
+/// The beginning of a text that people wrote, without what would break a line of ours.
+fn one_line(text: &str) -> String {
+    const LONGEST: usize = 200;
+    text.split(char::is_control).next().unwrap_or_default().trim().chars().take(LONGEST).collect()
 }
 
 /// A PersistentVolume. One whose claim was deleted is bound to nobody, although it names it yet.

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use crate::values::{Demand, Key, Name, Node, Pod, Settings, resources::Resources};
+use crate::values::{Closed, Demand, Key, Name, Node, Pod, Settings, resources::Resources};
 use admissions::Labels;
 use index::{Places, Placing, Whose};
 use node::{Entry, Occupant};
@@ -39,7 +39,6 @@ pub use node::Account;
 pub(crate) use node::{compute, without_compute};
 pub(crate) use nodes::Part;
 pub(crate) use questions::{Size, Traits};
-pub(crate) use state::Closed;
 pub use state::NodeStanding;
 
 /// What is on a node.

@@ -18,12 +18,9 @@ use std::{
 
 use jiff::Timestamp;
 
-use super::{
-    state::{Closed, NodeState},
-    table::FreeByView,
-};
+use super::{state::NodeState, table::FreeByView};
 use crate::values::{
-    Key, Name, Node, Settings,
+    Closed, Key, Name, Node, Settings,
     resources::{PODS, Resources},
 };
 

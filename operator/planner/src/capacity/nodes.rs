@@ -4,14 +4,14 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use super::{
-    Capacity, Closed, NodeStanding,
+    Capacity, NodeStanding,
     index::Ask,
     node::{Account, Entry, without_compute},
     promises::Ledger,
     sums::{Nodes, Own, Sums, own_group},
     table::{Reach, Table, View},
 };
-use crate::values::{Demand, Key, Name, Settings, resources::Resources};
+use crate::values::{Closed, Demand, Key, Name, Settings, resources::Resources};
 
 /// So many nodes are kept out of a Job by name at most: each name is a requirement in every pod of every Job. Where more
 /// are closed a Job names the nodes that its pods may go to instead.
@@ -184,12 +184,9 @@ impl Capacity {
         &self.borders.closed
     }
 
-    /// Nodes on which containers could not be started, and why.
-    pub(crate) fn closed_for_starts(&self) -> impl Iterator<Item = (&Name, &str)> {
-        self.closed.iter().filter_map(|(node, closed)| match closed {
-            Closed::Starts(why) => Some((node, why.as_str())),
-            Closed::Memory => None,
-        })
+    /// Nodes that are closed to ScavengerJobs, and why.
+    pub(crate) fn closed(&self) -> impl Iterator<Item = (&Name, &Closed)> {
+        self.borders.closed.iter().filter_map(|name| Some((name, self.nodes.get(name)?.closed()?)))
     }
 
     /// True if more nodes are closed than a Job keeps its pods off by name, so that it names the nodes that the planner chose.

@@ -10,7 +10,7 @@
 //! kube-scheduler knows none of these limits, so the planner chooses the node of each ScavengerJob that has one pod.
 
 use crate::values::{
-    Node, Settings,
+    Closed, Node, Settings,
     resources::{Resources, Share, Thresholds},
 };
 
@@ -45,15 +45,6 @@ enum Takes {
     /// It takes no pods, or is not of the pool.
     #[default]
     Nothing,
-}
-
-/// Why a node is closed to ScavengerJobs for now, although other pods go there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Closed {
-    /// Its memory is short, or was not measured for too long.
-    Memory,
-    /// Containers could not be started there; the message says which.
-    Starts(String),
 }
 
 /// How a node stands, for people: whether ScavengerJobs may be added to it, and else why not.
@@ -113,11 +104,7 @@ impl NodeState {
         if !node.usable {
             return NodeStanding::Unusable(format!("it {}", why_unusable(node)));
         }
-        match self.closed() {
-            Some(Closed::Starts(why)) => NodeStanding::Closed(why.clone()),
-            Some(Closed::Memory) => NodeStanding::Closed("its memory is measured to be full".to_owned()),
-            None => NodeStanding::Open,
-        }
+        self.closed().map_or(NodeStanding::Open, |closed| NodeStanding::Closed(closed.message(&node.name)))
     }
 
     /// Why a new pod of a ScavengerJob must not go there, although kube-scheduler might choose it.

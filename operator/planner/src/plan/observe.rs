@@ -7,11 +7,10 @@ use jiff::Timestamp;
 use super::Planner;
 use crate::{
     backoff::Wake,
-    capacity::Closed,
     facts::seen::SeenPod,
     values::{
-        Access, Key, KillReport, LiveReport, Name, Node, Observation, Phase, Pod, PodUsage, ScavengerJob,
-        Settings,
+        Access, Closed, Key, KillReport, LiveReport, Name, Node, Observation, Phase, Pod, PodUsage,
+        ScavengerJob, Settings,
     },
 };
 
@@ -115,7 +114,9 @@ impl Planner {
         if self.capacity.is_ready(&node.name) != node.ready {
             self.look_at_those_on(&node.name);
         }
+        let name = node.name.clone();
         self.capacity.set_node(node, self.settings.as_ref().ok());
+        self.close_or_open(&[name]);
     }
 
     fn forget_node(&mut self, name: &Name) {
@@ -183,13 +184,15 @@ impl Planner {
     /// Takes in that these nodes are closed to ScavengerJobs now, or not any more.
     pub(super) fn close_or_open(&mut self, nodes: &[Name]) {
         for node in nodes {
+            let by_admin = self.capacity.node(node).and_then(|node| node.node.closed.clone());
             let starts = self.start_failures.why_closed(node).map(|why| Closed::Starts(why.to_owned()));
             if starts.is_some() {
                 // Those that wait there for their containers need not wait any longer.
                 self.look_at_those_on(node);
             }
             let memory = || self.causes.short_nodes.measured.is_full(node).then_some(Closed::Memory);
-            self.capacity.set_closed(node, starts.or_else(memory).as_ref(), self.settings.as_ref().ok());
+            let closed = by_admin.map(Closed::ByAdmin).or(starts).or_else(memory);
+            self.capacity.set_closed(node, closed.as_ref(), self.settings.as_ref().ok());
         }
         self.agenda.set_wake(Wake::ClosedNodes, self.start_failures.wake_at());
     }

@@ -54,8 +54,7 @@ impl Planner {
             longest_deletion: self.seen.longest_deletion(),
             starved: self.seen.starved().len(),
             unsupported_pods: unsupported.filter(|_| serves).collect(),
-            nodes_to_avoid: self.capacity.nodes_to_avoid(),
-            closed_nodes: self.capacity.closed_for_starts().collect(),
+            closed_nodes: self.capacity.closed().collect(),
             without_supervisor: settings
                 .ok()
                 .and_then(|settings| settings.supervisor.as_ref())

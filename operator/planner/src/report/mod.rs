@@ -15,7 +15,7 @@ pub use crate::{causes::short_nodes::Measuring, queue::QueueEntry, values::actio
 use crate::{
     facts::tracked::{Reported, Tracked, Writing},
     node_use::UsageReport,
-    values::{Counts, Key, Name, Settings, Waiting, earlier, later, resources::Resources},
+    values::{Closed, Counts, Key, Name, Settings, Waiting, earlier, later, resources::Resources},
 };
 
 /// What the steps of one plan did.
@@ -62,10 +62,8 @@ pub struct PoolReport<'a> {
     /// Pending ordinary pods for which nothing is interrupted because some of their constraints cannot be evaluated, with
     /// these constraints. Empty unless the operator frees capacity for pods.
     pub unsupported_pods: Vec<(&'a Key, Vec<Name>)>,
-    /// Nodes that a new pod of a ScavengerJob must not go to now.
-    pub nodes_to_avoid: &'a BTreeSet<Name>,
-    /// Those of them that take no ScavengerJobs for a while because containers could not be started there, and why.
-    pub closed_nodes: Vec<(&'a Name, &'a str)>,
+    /// Nodes of the pool that a new pod of a ScavengerJob must not go to now, and why.
+    pub closed_nodes: Vec<(&'a Name, &'a Closed)>,
     /// Why starts go without the supervisor, one message for each namespace where it could not be started; none if the
     /// pool has no supervisor.
     pub without_supervisor: Option<Vec<&'a str>>,

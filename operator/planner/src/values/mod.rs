@@ -19,7 +19,7 @@ pub use action::Observation;
 pub use confinement::Confinement;
 pub(crate) use placement::Named;
 pub use placement::{
-    Access, Expression, Node, NodeTerm, Operator, Placement, Taint, Toleration, Usage, Volume,
+    Access, Closed, Expression, Node, NodeTerm, Operator, Placement, Taint, Toleration, Usage, Volume,
 };
 pub(crate) use pod::tells_of_loss;
 pub use pod::{Container, Pod, PodPhase, Refused};

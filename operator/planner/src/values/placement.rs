@@ -212,6 +212,8 @@ pub struct Node {
     pub pressure: Option<Name>,
     /// True if its kubelet is there and says that it is ready, be the node cordoned or not.
     pub ready: bool,
+    /// Why an admin has closed it to ScavengerJobs, in the admin's words, which may be none; none if nobody has.
+    pub closed: Option<Name>,
 }
 
 impl Node {
@@ -222,6 +224,44 @@ impl Node {
         let is_cordoned =
             || self.taints.iter().any(|taint| &*taint.key == "node.kubernetes.io/unschedulable");
         self.usable || self.ready && self.pressure.is_some() && !is_cordoned()
+    }
+}
+
+/// Why a node is closed to ScavengerJobs for now, although other pods go there. The first that holds counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Closed {
+    /// An admin has closed it, for this reason.
+    ByAdmin(Name),
+    /// Containers could not be started there; the message says which.
+    Starts(String),
+    /// Its memory is short, or was not measured for too long.
+    Memory,
+}
+
+impl Closed {
+    /// Every cause, as metrics spell it.
+    pub const CAUSES: [&'static str; 3] = ["Admin", "StartFailures", "Memory"];
+
+    /// The cause, as metrics spell it.
+    #[must_use]
+    pub fn cause(&self) -> &'static str {
+        let [admin, starts, memory] = Self::CAUSES;
+        match self {
+            Self::ByAdmin(_) => admin,
+            Self::Starts(_) => starts,
+            Self::Memory => memory,
+        }
+    }
+
+    /// The same as a sentence about the node.
+    #[must_use]
+    pub fn message(&self, node: &Name) -> String {
+        match self {
+            Self::ByAdmin(why) if why.is_empty() => format!("node {node} is closed by an admin"),
+            Self::ByAdmin(why) => format!("node {node} is closed by an admin: {why}"),
+            Self::Starts(why) => why.clone(),
+            Self::Memory => format!("the memory of node {node} is measured to be full"),
+        }
     }
 }
 

@@ -81,6 +81,37 @@ fn a_node_that_is_full_by_measurement_gets_none_even_if_it_is_the_emptiest() {
     assert_eq!(occupied(&cluster), ["n2"]);
 }
 
+/// The annotation of an admin: whoever runs there stays, and what is new goes elsewhere until it is taken away.
+#[test]
+fn a_node_that_an_admin_closes_takes_nothing_new_and_keeps_what_runs() {
+    let nodes = ["n1", "n2"].map(|name| node(name, 10_000));
+    let mut cluster = Cluster::new(settings().filled_to(1.0)).with_nodes(nodes);
+    cluster.submit(sj("before").asking(6000), work(100_000));
+    cluster.run_until_phase("before", Phase::Running);
+    let on = cluster.live_pods("before")[0].node.clone().expect("it should run on a node");
+    let other = if &*on == "n1" { "n2" } else { "n1" };
+    cluster.set_node(node(&on, 10_000).closed("its disk is replaced"));
+    cluster.submit(sj("small").asking(3000), work(100_000));
+    cluster.run_until_phase("small", Phase::Running);
+    assert_eq!(cluster.live_pods("small")[0].node.as_deref(), Some(other));
+    cluster.set_node(node(other, 10_000).closed(""));
+    cluster.submit(sj("after").asking(3000), work(100_000));
+    cluster.run_for(seconds(600));
+    assert_eq!(cluster.waits("after"), Some(WaitingReason::NoCapacity));
+    let report = cluster.planner.pool_report(cluster.now);
+    let messages: Vec<String> =
+        report.closed_nodes.iter().map(|(node, closed)| closed.message(node)).collect();
+    let (of_on, of_other) = (
+        format!("node {on} is closed by an admin: its disk is replaced"),
+        format!("node {other} is closed by an admin"),
+    );
+    assert!(messages.contains(&of_on) && messages.contains(&of_other), "{messages:?}");
+    assert_eq!(cluster.status("before").phase, Phase::Running, "closing interrupts nobody");
+    cluster.set_node(node(&on, 10_000));
+    cluster.run_until_phase("after", Phase::Running);
+    assert_eq!(cluster.live_pods("after")[0].node.as_deref(), Some(&*on));
+}
+
 /// 60 nodes, and 55 of them are closed: more than a Job keeps its pods off by name.
 fn mostly_closed(settings: Settings) -> (Cluster, Vec<String>) {
     let names: Vec<String> = (0..60).map(|number| format!("n{number}")).collect();
@@ -135,7 +166,7 @@ fn nodes_that_are_switched_off_close_nothing() {
         cluster.settle();
     }
     // A taint keeps pods off them; they are nobody's reason to name nodes.
-    assert!(cluster.planner.pool_report(cluster.now).nodes_to_avoid.is_empty());
+    assert!(cluster.planner.pool_report(cluster.now).closed_nodes.is_empty());
     cluster.submit(sj("a"), work(3000));
     cluster.run_until_phase("a", Phase::Running);
     // Switched on again they take nothing until they are measured.
@@ -143,7 +174,7 @@ fn nodes_that_are_switched_off_close_nothing() {
         cluster.set_node(node(name, 10_000));
     }
     cluster.run_for(seconds(1));
-    assert_eq!(cluster.planner.pool_report(cluster.now).nodes_to_avoid.len(), 60);
+    assert_eq!(cluster.planner.pool_report(cluster.now).closed_nodes.len(), 60);
     cluster.submit(sj("b"), work(3000));
     cluster.run_until_phase("b", Phase::Running);
     assert!(!names[..60].iter().any(|closed| occupied(&cluster).contains(&closed.as_str())));

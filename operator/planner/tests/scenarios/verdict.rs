@@ -164,7 +164,8 @@ fn a_node_that_starts_no_container_fails_nobody_and_is_left_alone_after_three() 
     });
     assert!(cluster.planner.capacity().is_in_pool(&"n1".into()), "ordinary pods can go there");
     let closed = cluster.planner.pool_report(cluster.now).closed_nodes;
-    let [(_, message)] = closed[..] else { panic!("{closed:?}") };
+    let [(node, closed)] = closed[..] else { panic!("{closed:?}") };
+    let message = closed.message(node);
     assert!(
         message.starts_with("node n1 takes no ScavengerJobs until 2027-") && message.ends_with(BROKEN),
         "{message}"

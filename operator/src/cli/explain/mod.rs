@@ -313,14 +313,9 @@ fn room(lines: &mut Lines, planner: &Planner, demand: &Resources, now: Timestamp
     if let Err(reason) = pool.settings {
         return lines.add("pool", &format!("nothing is admitted: {reason}"));
     }
-    let open = pool.nodes.iter().filter(|node| !pool.nodes_to_avoid.contains(node.name));
-    lines.add("pool", &nodes_that_take(open.count()));
-    if !pool.nodes_to_avoid.is_empty() {
-        let names: Vec<&str> = pool.nodes_to_avoid.iter().map(|name| &**name).collect();
-        lines.add("pool", &format!("takes no more on {} for now", names.join(", ")));
-    }
-    for (_, message) in &pool.closed_nodes {
-        lines.add("pool", message);
+    lines.add("pool", &nodes_that_take(pool.nodes.len() - pool.closed_nodes.len()));
+    for (node, closed) in &pool.closed_nodes {
+        lines.add("pool", &closed.message(node));
     }
     // Everybody asks for these, and this one maybe for more.
     let resources = pool.allocatable.iter().map(|(name, _)| name);
