@@ -4,7 +4,7 @@
 use scavenger_schema::simulation::{RowStatus, State};
 use scavenger_vocabulary::{Outcome, Reason, WaitingReason};
 
-use super::Input;
+use super::seen::Input;
 use crate::view::{AttemptView, JobView};
 
 /// So many starts in a row came to nothing, and not for lack of capacity: an image that nobody can pull, for example.

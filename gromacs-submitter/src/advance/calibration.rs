@@ -8,7 +8,9 @@ use scavenger_schema::tuning::{NodeShape, PredictRequest, Resources, SystemDescr
 use scavenger_tuner_model::hardware::class_of_labels;
 
 use super::ladder::describe;
-use super::{Action, Input, Step, act, fail};
+use super::next::fail;
+use super::seen::Input;
+use super::step::{Action, Step, act};
 use crate::view::PoolView;
 
 /// Asks the tuner about the benchmark on the nodes that it is about; fails the row if there are none, or if what is

@@ -5,7 +5,8 @@ use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus};
 use crate::manifest::appends;
 use crate::mdrun_log::LogFacts;
 use crate::mdrun_options::MdrunOptions;
-use crate::view::JobView;
+use crate::probe::starts_by_script;
+use crate::view::{JobView, PoolView};
 
 /// The step that a checkpoint of the row has reached: mdrun has read it there, at the start of an attempt. What it has
 /// written since is known to its files alone, which are looked at before it starts.
@@ -78,4 +79,9 @@ fn steps_computed_again(line: &str) -> Option<f64> {
 pub(super) fn speed_ratio(ran: Option<i32>, measured: Option<f64>, ladder: &[LadderRung]) -> Option<f64> {
     let predicted = ladder.iter().find(|rung| Some(rung.rung) == ran)?.ns_per_day_p50;
     measured.map(|measured| measured / predicted).filter(|ratio| ratio.is_finite() && *ratio > 0.0)
+}
+
+/// True if a row can stop at a checkpoint and go on from there: SIGTERM reaches its mdrun, which then writes one.
+pub(super) fn can_grow(row: &GromacsToTune, pool: &PoolView) -> bool {
+    has_checkpoints(row) && (pool.supervises || !starts_by_script(row))
 }

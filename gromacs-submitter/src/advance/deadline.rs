@@ -4,9 +4,9 @@
 use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State};
 
-use super::Input;
-use super::growth::can_grow;
+use super::checkpoint::can_grow;
 use super::ladder::{below, slow_rest_seconds};
+use super::seen::Input;
 use crate::view::PoolView;
 
 /// A row that was said to be late is in time again with so much to spare, and a share of what is left: speeds vary, and the

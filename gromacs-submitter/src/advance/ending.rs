@@ -3,19 +3,20 @@
 use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
 use scavenger_vocabulary::Phase;
 
-use super::follow::followed;
-use super::inspecting::{answer, passing, probe_failure};
+use super::attempt::{AttemptRecord, followed, measurement, peak_of_last};
+use super::clock::{finish_time, reset_clock};
+use super::next::{delete_and_wait, fail, next_submission, with_history};
+use super::probed::{answer, passing, probe_failure};
+use super::seen::Input;
 use super::short::stopped_short;
-use super::waiting::reset_clock;
-use super::{
-    Action, AttemptRecord, Input, Measurement, Step, act, delete_and_wait, fail, name_taken, next_submission,
-    record, restart, said, settle, settle_until, start,
-};
+use super::step::{Action, Step, act, record, settle, settle_until};
+use super::words::{name_taken, said};
+use super::{restart, tries};
 use crate::faults::{Meaning, remedy};
 use crate::manifest::{Probe, RowNames};
 use crate::mdrun_log::LogFacts;
 use crate::probe::{Verification, parse_verification};
-use crate::view::{AttemptView, JobView};
+use crate::view::JobView;
 
 /// The ScavengerJob is Completed, which is exit code 0 and no proof: mdrun also exits with 0 after `-maxh`.
 pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
@@ -107,13 +108,13 @@ fn not_read(status: RowStatus, reason: String, end: i64, input: &Input<'_>, job:
     let facts = input.seen.job_log.facts().filter(|facts| is_at_end(facts, end));
     if facts.is_none() && status.step.is_none_or(|step| step < end) {
         let passes = input.probe().and_then(|probe| passing(probe, input));
-        return match (passes, start::next_try(&status, input)) {
+        return match (passes, tries::next_try(&status, input)) {
             (Some(_), Some((start_failures, time))) => {
                 let reason = Some(format!("{reason}; tries again at {time:.0}"));
                 let not_before = Some(time.into());
                 record(RowStatus { start_failures, not_before, reason, ..status })
             }
-            (Some((_, meaning)), None) => fail(input, start::too_often(&reason, meaning, input.row)),
+            (Some((_, meaning)), None) => fail(input, tries::too_often(&reason, meaning, input.row)),
             (None, _) => fail(input, reason),
         };
     }
@@ -183,38 +184,4 @@ fn reached_the_end(
         ..AttemptRecord::of(attempt)
     });
     Step { attempts: attempts.into_iter().collect(), ..record(status) }
-}
-
-/// When it ended, as the operator says: at the latest now, whatever its clock.
-pub(super) fn finish_time(input: &Input<'_>, job: &JobView) -> jiff_sqlx::Timestamp {
-    job.finish_time.map_or(input.now, |time| time.min(input.now)).into()
-}
-
-/// What a log that mdrun ended tells; none for a run that had nothing left to do.
-pub(super) fn measurement(
-    row: &GromacsToTune,
-    facts: &LogFacts,
-    first_step: Option<i64>,
-    last_step: i64,
-) -> Option<Measurement> {
-    // Time and speed speak of what came after the counters were reset.
-    let reset_step = row.benchmark().map_or(0, |benchmark| benchmark.reset_step());
-    let steps = last_step.checked_sub(first_step?.max(reset_step)).filter(|steps| *steps > 0)?;
-    let (ns_per_day, wall_seconds) = facts.ns_per_day.zip(facts.wall_seconds)?;
-    Some(Measurement { ns_per_day, steps, wall_seconds })
-}
-
-/// What was just learned of the submission that ended stays known in the next one.
-pub(super) fn with_history(next: RowStatus, ended: &RowStatus) -> RowStatus {
-    RowStatus {
-        interruptions: ended.interruptions,
-        start_time: ended.start_time,
-        checkpoint_step: next.checkpoint_step.max(ended.checkpoint_step),
-        ..next
-    }
-}
-
-/// The peak in the row is that of the attempt that it speaks of.
-pub(super) fn peak_of_last(status: &RowStatus, attempt: Option<&AttemptView>) -> Option<i64> {
-    status.peak_memory_bytes.filter(|_| attempt.is_some_and(|attempt| attempt.number == status.attempt))
 }

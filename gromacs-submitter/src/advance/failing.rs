@@ -3,12 +3,15 @@
 use scavenger_schema::simulation::{Kind, LadderRung, RowStatus, State};
 use scavenger_vocabulary::Reason;
 
+use super::attempt::{AttemptRecord, peak_of_last};
+use super::clock::{finish_time, seconds_between};
 use super::elsewhere::{count, other_kind};
-use super::ending::{finish_time, peak_of_last, with_history};
-use super::follow::well_after_seconds;
+use super::next::{next_submission, with_history};
+use super::seen::Input;
 use super::short::ended_on_its_own;
-use super::start::{Refused, again_later, too_often, tried_often};
-use super::{AttemptRecord, Input, Step, next_submission, record, said, seconds_between};
+use super::step::{Refused, Step, record};
+use super::tries::{again_later, too_often, tried_often, well_after_seconds};
+use super::words::{before_greeting, said};
 use crate::faults::configuration::uses_gpu;
 use crate::faults::{End, Failure, Fault, Meaning, is_no_nodes_fault, is_plainest, of_kubelet, remedy};
 use crate::manifest::appends;
@@ -233,10 +236,6 @@ fn layout_of<'a>(rung: i32, input: &Input<'a>) -> Option<&'a LadderRung> {
 fn with_remedy(reason: &str, meaning: Meaning, made_a_step: bool, input: &Input<'_>) -> String {
     let remedy = remedy(meaning, made_a_step, input.row);
     remedy.map_or_else(|| reason.to_owned(), |remedy| format!("{reason}; {remedy}"))
-}
-
-pub(super) fn before_greeting(sentence: &str) -> &str {
-    sentence.split(": :-)").next().unwrap_or(sentence).lines().next().unwrap_or_default()
 }
 
 pub(super) fn end_of(status: RowStatus, reason: String, input: &Input<'_>, job: &JobView) -> RowStatus {

@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
 
-use super::{Action, Input, Needs, Step, act, delete_job, next_submission, record, settle};
+use super::next::{delete_job, next_submission};
+use super::seen::{Input, Needs};
+use super::step::{Action, Step, act, record, settle};
 use crate::manifest::Probe;
 use crate::view::JobView;
 

@@ -4,17 +4,19 @@ use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
 use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
+use super::attempt::{AttemptRecord, Measurement, followed};
 use super::checkpoint::{deposited_twice, lost, saved_step, speed_ratio, went_back};
+use super::clock::{later, reset_clock, seconds_between, seconds_seen, stop_clock};
 use super::ending::completed;
 use super::failing::failed;
-use super::growth;
 use super::ladder::{describe, take};
-use super::waiting::{reset_clock, stop_clock, wait_for_room};
-use super::{
-    Action, AttemptRecord, Details, HEAL_INTERVAL, Input, LogToRead, Measurement, Needs, Seen, Step, act,
-    cancel_probe, cancelled, delete_and_wait, delete_job, fail, has_ended, later, name_taken, record,
-    restart, said, seconds_between, settle, settle_until,
-};
+use super::next::{cancel_probe, cancelled, delete_and_wait, delete_job, fail};
+use super::seen::{Details, Input, LogToRead, Needs, Seen, has_ended};
+use super::step::{Action, HEAL_INTERVAL, Step, act, record, settle, settle_until};
+use super::tries::well_after_seconds;
+use super::waiting::wait_for_room;
+use super::words::{name_taken, said};
+use super::{growth, restart};
 use crate::manifest::{Probe, RowNames};
 use crate::mdrun_log::LogFacts;
 use crate::view::{AttemptView, JobView};
@@ -191,16 +193,6 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
     (status, attempts)
 }
 
-/// What was seen of an attempt while it ran: the row's status, if its logs are followed and this attempt is the one that the
-/// status is about.
-pub(super) fn followed<'s>(
-    status: &'s RowStatus,
-    attempt: &AttemptView,
-    input: &Input<'_>,
-) -> Option<&'s RowStatus> {
-    Some(status).filter(|status| input.settings.follows_logs && attempt.number == status.attempt)
-}
-
 /// What the progress of an attempt tells that was interrupted.
 fn measured_on_the_way(
     status: &RowStatus,
@@ -290,11 +282,6 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     Step { attempts, ..settle_until(status.clone(), reason, due) }
 }
 
-/// A run that has lasted for so long has written a checkpoint, so it does not fail again and again at the same place.
-pub(super) fn well_after_seconds(row: &GromacsToTune) -> f64 {
-    f64::from(row.interruption_after_seconds) * 2.0
-}
-
 /// The beginning of its log is read once; what it said of its checkpoint stays for as long as it runs.
 fn running_on(attempt: &AttemptView, went_back: Option<String>, said: Option<&str>) -> String {
     let runs = format!("attempt {} runs on {}", attempt.number, room_of(attempt));
@@ -313,12 +300,6 @@ fn room_of(attempt: &AttemptView) -> String {
         memory_bytes: 0,
         gpus: attempt.gpus.and_then(|gpus| gpus.try_into().ok()).unwrap_or(0),
     })
-}
-
-/// Seconds since the attempt was first seen to compute, by the clock of the database: when its pod started, a kubelet says
-/// by another one.
-pub(super) fn seconds_seen(status: &RowStatus, now: Timestamp) -> f64 {
-    status.progress_from_time.map_or(0.0, |from| seconds_between(from.to_jiff(), now))
 }
 
 /// Writes into `status` what the log tells of the attempt.

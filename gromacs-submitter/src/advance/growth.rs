@@ -12,14 +12,13 @@ use std::time::Duration;
 use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus};
 use scavenger_vocabulary::Phase;
 
-use super::checkpoint::has_checkpoints;
+use super::checkpoint::{can_grow, has_checkpoints};
+use super::clock::{is_operator_away, seconds_seen};
 use super::deadline::Outlook;
-use super::follow::seconds_seen;
 use super::ladder::{LEAST_GAIN, asks_for, below, hours, place};
-use super::waiting::{is_held, is_operator_away};
-use super::{Action, Input, Step, act, record, settle};
+use super::seen::{Input, is_held};
+use super::step::{Action, Step, act, record, settle};
 use crate::manifest::restart_seconds;
-use crate::probe::starts_by_script;
 use crate::view::{JobView, PoolView};
 
 /// What it costs to stop, beside the restart, which is measured from when the next attempt is seen: mdrun writes its
@@ -114,11 +113,6 @@ fn may_be_stopped(status: &RowStatus, input: &Input<'_>, job: &JobView, is_late:
     input.pool().is_some_and(|pool| can_grow(row, pool))
         && !job.suspended
         && ran >= least * f64::from(1 << doublings)
-}
-
-/// True if a row can stop at a checkpoint and go on from there: SIGTERM reaches its mdrun, which then writes one.
-pub(super) fn can_grow(row: &GromacsToTune, pool: &PoolView) -> bool {
-    has_checkpoints(row) && (pool.supervises || !starts_by_script(row))
 }
 
 /// It runs: with more than it had, if it was stopped for that.

@@ -4,20 +4,16 @@ use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
 use scavenger_vocabulary::{Phase, Reason};
 
-use super::tuning::no_nodes;
-use super::{
-    Action, Details, Input, Log, LogToRead, NO_POOL, Needs, Seen, Step, act, calibration, cancel_probe, fail,
-    has_ended, ladder, name_taken, record, said, settle, start,
-};
-use crate::faults::{End, Fault, Meaning, of_gromacs, of_kubelet, remedy};
-use crate::grompp_log::complaints;
+use super::next::{cancel_probe, fail};
+use super::probed::{NO_FILE, answer, passing, probe_failure};
+use super::seen::{Details, Input, LogToRead, Needs, Seen, has_ended};
+use super::step::{Action, Step, act, record, settle};
+use super::words::{NO_POOL, name_taken, no_nodes, said};
+use super::{calibration, ladder, tries};
 use crate::manifest::{MOST_PROBE_MEMORY, Probe, RowNames, own_copy};
 use crate::mdrun_options::MdrunOptions;
-use crate::probe::{Change, Inspection, ProbeError, change, parse_inspection, without_checkpoints};
+use crate::probe::{Change, Inspection, change, parse_inspection, without_checkpoints};
 use crate::view::JobView;
-
-/// What the inspection's script says of a file that is missing.
-const NO_FILE: &str = "there is no file ";
 
 pub(super) fn needs(_row: &GromacsToTune, _now: Timestamp) -> Needs {
     Needs::probe(Probe::Inspection)
@@ -95,8 +91,8 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
             };
             if let Some((words, meaning)) = passing(probe, input) {
                 let what = format!("{what}: {words}");
-                let again = start::again_later(&row.status, &what, input);
-                return again.unwrap_or_else(|| fail(input, start::too_often(&what, meaning, row)));
+                let again = tries::again_later(&row.status, &what, input);
+                return again.unwrap_or_else(|| fail(input, tries::too_often(&what, meaning, row)));
             }
             fail(input, with_advice_on_chain(row, probe_failure(probe, input, &what)))
         }
@@ -201,96 +197,4 @@ fn inspect_with_more_memory(probe: &JobView, name: &str, input: &Input<'_>) -> S
     }
     let reason = format!("{name} was killed with {} MiB of memory; reads the file with more", limit >> 20);
     record(RowStatus { probe_outgrown_memory_bytes: Some(limit), reason: Some(reason), ..row.status.clone() })
-}
-
-/// What a probe said: its last words in the status, else its log.
-pub(super) fn answer<T>(
-    probe: &JobView,
-    log: &Log,
-    parse: impl Fn(&str) -> Result<T, ProbeError>,
-) -> Result<T, ProbeError> {
-    match parse(message_of(probe)) {
-        Err(ProbeError::FindAnswer(_)) => parse(log.text()),
-        read => read,
-    }
-}
-
-/// Why a probe failed, in GROMACS's or the script's own words where there are any, and what to do.
-pub(super) fn probe_failure(probe: &JobView, input: &Input<'_>, what: &str) -> String {
-    let (row, log) = (input.row, input.log().text());
-    if probe.failure_reason != Some(Reason::ContainerFailed) {
-        let said = said(probe);
-        let remedy = match probe.failure_reason {
-            Some(Reason::ReferenceMissing) => Some("make it, and retry".to_owned()),
-            _ => remedy(of_kubelet(&said), false, row),
-        };
-        return remedy
-            .map_or_else(|| format!("{what}: {said}"), |remedy| format!("{what}: {said}; {remedy}"));
-    }
-    let end = End::read(log, message_of(probe), false);
-    let message = end.words.filter(|_| end.is_message);
-    // Of grompp's complaints the last message has but the number.
-    let complained = message.as_deref().and_then(|message| complaints(log, message));
-    let words = complained.or(message).or_else(|| last_line(log)).unwrap_or_else(|| said(probe));
-    match what_to_do(&words, row) {
-        Some(remedy) => format!("{what}: {words}; {remedy}"),
-        None => format!("{what}: {words}"),
-    }
-}
-
-/// What to do about the words with which an inspection failed; none where they say it, or where another rule does.
-fn what_to_do(words: &str, row: &GromacsToTune) -> Option<String> {
-    if let Some(remedy) = remedy(of_gromacs(words), false, row) {
-        return Some(remedy);
-    }
-    if words.contains("retry") || (words.contains(NO_FILE) && !row.after.is_empty()) {
-        return None;
-    }
-    if words.contains(NO_FILE) {
-        return Some("put it there, and retry".to_owned());
-    }
-    let mend = if row.grompp_options.is_empty() {
-        format!("mend {}", row.tpr_path)
-    } else {
-        "mend what it names".to_owned()
-    };
-    Some(format!("{mend}, and retry (gromacs-submitter logs {} prints all that was said)", row.id))
-}
-
-/// So often a probe is made again that its node may have ended.
-const MOST_CRASHES: i32 = 3;
-
-/// The words with which a probe failed, and what they mean, if that goes by without the row's user: a volume that is full or
-/// away, a node that does not run it, or a registry that is in trouble with an image that the row has run in.
-pub(super) fn passing(probe: &JobView, input: &Input<'_>) -> Option<(String, Meaning)> {
-    let status = &input.row.status;
-    let ran = status.start_time.is_some();
-    match probe.failure_reason.as_ref()? {
-        Reason::ContainerFailed => {
-            let end = End::read(input.log().text(), message_of(probe), false);
-            let passes = match end.meaning.fault() {
-                Fault::Passing => true,
-                Fault::Node => status.start_failures < MOST_CRASHES,
-                Fault::Row | Fault::Configuration | Fault::Cluster => false,
-            };
-            passes.then(|| (end.words.unwrap_or_else(|| said(probe)), end.meaning))
-        }
-        // It was tried before, so that the image is not misspelt.
-        Reason::ContainerNotCreated
-            if ran && (input.row.pinned_image.is_some() || status.start_failures > 0) =>
-        {
-            Some((said(probe), of_kubelet(&said(probe))))
-        }
-        Reason::ReferenceMissing | Reason::Refused if ran => Some((said(probe), Meaning::Unknown)),
-        Reason::Unknown => Some((said(probe), Meaning::Unknown)),
-        _ => None,
-    }
-}
-
-fn message_of(probe: &JobView) -> &str {
-    probe.last_attempt().and_then(|attempt| attempt.message.as_deref()).unwrap_or_default()
-}
-
-fn last_line(text: &str) -> Option<String> {
-    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(ToOwned::to_owned)
 }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
 
-use super::later;
-use super::waiting::reset_clock;
+use super::clock::{later, reset_clock};
 
 /// How soon another configuration is thought of after one, or the way to it, was refused.
 const AFTER_REFUSAL: Duration = Duration::from_secs(300);

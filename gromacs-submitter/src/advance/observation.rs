@@ -7,7 +7,8 @@ use scavenger_schema::tuning::SystemDescription;
 use scavenger_tuner_model::hardware::class_of_labels;
 use scavenger_vocabulary::Reason;
 
-use super::{AttemptRecord, Input, Measurement};
+use super::attempt::{AttemptRecord, Measurement};
+use super::seen::Input;
 use crate::probe::file_system;
 use crate::view::AttemptView;
 

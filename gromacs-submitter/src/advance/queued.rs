@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
 
-use super::{Action, Input, Needs, Step, act, cancelled, delete_and_wait, fail, record, settle_until};
+use super::next::{cancelled, delete_and_wait, fail};
+use super::seen::{Input, Needs};
+use super::step::{Action, Step, act, record, settle_until};
 use crate::grompp_options;
 use crate::manifest::{Probe, RowNames, own_copy};
 use crate::mdrun_options::MdrunOptions;

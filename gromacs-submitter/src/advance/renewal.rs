@@ -7,7 +7,9 @@
 use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus};
 use scavenger_vocabulary::Phase;
 
-use super::{Action, Input, Step, act, record, said};
+use super::seen::Input;
+use super::step::{Action, Step, act, record};
+use super::words::said;
 use crate::view::JobView;
 
 /// Asks once after each interruption of a row whose speed is known by now; none if nothing is to be asked. What the

@@ -2,11 +2,12 @@
 //!
 //! Each state says what it needs in two steps: first its ScavengerJobs, then what these make worth reading.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, LadderRung};
 use scavenger_vocabulary::Phase;
 
-use super::Settings;
 use crate::faults::Failure;
 use crate::manifest::Probe;
 use crate::mdrun_log::LogFacts;
@@ -191,4 +192,23 @@ impl<'a> Input<'a> {
     pub(super) fn log(&self) -> &'a Log {
         &self.seen.log
     }
+}
+
+/// What the admin of the submitter decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a row waits for room before it falls back, unless the row says otherwise.
+    pub fallback_after: Duration,
+    /// How often the progress of a running row is read.
+    pub progress_interval: Duration,
+    /// How long the ScavengerJob of a row that has ended stays, with its log.
+    pub keep_jobs: Duration,
+    /// True if logs are followed. Else the newest progress may be as old as what a container runtime holds back of a log,
+    /// which for slow systems is minutes.
+    pub follows_logs: bool,
+}
+
+/// True if a person has suspended it.
+pub(super) fn is_held(job: &JobView) -> bool {
+    job.suspended && !job.suspended_to_grow
 }

@@ -3,11 +3,14 @@
 
 use scavenger_schema::simulation::{Kind, RowStatus};
 
+use super::attempt::{AttemptRecord, measurement, peak_of_last};
 use super::checkpoint::has_checkpoints;
-use super::ending::{measurement, peak_of_last, with_history};
-use super::failing::before_greeting;
+use super::clock::seconds_between;
 use super::ladder::hours;
-use super::{AttemptRecord, Earlier, Input, Step, fail, next_submission, record, said, seconds_between};
+use super::next::{fail, next_submission, with_history};
+use super::seen::{Earlier, Input};
+use super::step::{Step, record};
+use super::words::{before_greeting, said};
 use crate::mdrun_log::{last_lines, last_words};
 use crate::view::{AttemptView, JobView};
 

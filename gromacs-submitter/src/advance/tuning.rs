@@ -3,9 +3,11 @@
 use jiff::Timestamp;
 use scavenger_schema::simulation::GromacsToTune;
 
-use super::{
-    Action, Details, Input, NO_POOL, Needs, Seen, Step, act, calibration, cancel_probe, fail, ladder, settle,
-};
+use super::next::{cancel_probe, fail};
+use super::seen::{Details, Input, Needs, Seen};
+use super::step::{Action, Step, act, settle};
+use super::words::{NO_POOL, no_nodes};
+use super::{calibration, ladder};
 use crate::manifest::Probe;
 
 pub(super) fn needs(_row: &GromacsToTune, _now: Timestamp) -> Needs {
@@ -43,17 +45,4 @@ pub(super) fn tuning(input: &Input<'_>) -> Step {
             fail(input, reason.to_owned())
         }
     }
-}
-
-/// Nodes come and go, so the row waits.
-pub(super) fn no_nodes(row: &GromacsToTune) -> String {
-    if row.node_labels.is_empty() {
-        return "the ScavengerPool \"default\" shows no nodes (status.nodeShapes is empty)".to_owned();
-    }
-    let labels: Vec<String> = row.node_labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    format!(
-        "no kind of node that the ScavengerPool \"default\" shows has the labels {} (status.nodeShapes); to run \
-         elsewhere, cancel the row, change node_labels (gromacs-submitter edit), and retry",
-        labels.join(", ")
-    )
 }

@@ -7,10 +7,13 @@ use jiff::{SignedDuration, Timestamp};
 use scavenger_schema::simulation::{Kind, LadderRung, RowStatus};
 use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
+use super::clock::{is_operator_away, later, run_clock, seconds_between};
 use super::deadline::Outlook;
-use super::growth;
 use super::ladder::{asks_for, below, better, first_to_try, hours, knows_room, place, rest_seconds, take};
-use super::{Action, Input, Step, act, later, record, renewal, said, seconds_between, settle, settle_until};
+use super::seen::{Input, is_held};
+use super::step::{Action, Step, act, record, settle, settle_until};
+use super::words::said;
+use super::{growth, renewal};
 use crate::gpus;
 use crate::view::{AttemptView, JobView};
 
@@ -113,11 +116,6 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
     step
 }
 
-/// True if a person has suspended it.
-pub(super) fn is_held(job: &JobView) -> bool {
-    job.suspended && !job.suspended_to_grow
-}
-
 /// What a kubelet says that keeps its CPU cores whole or its NUMA nodes apart, and that has none to offer: whole cores
 /// for an odd number of hyper-threads, or more cores than a NUMA node has. Other amounts may find their place.
 const REFUSALS_OF_AMOUNTS: [&str; 2] = ["SMTAlignmentError", "TopologyAffinityError"];
@@ -155,14 +153,6 @@ fn interrupted_here(status: &RowStatus, rung: i32, job: &JobView) -> Option<Time
 /// up otherwise does not go by with another configuration.
 fn waits_for_room_alone(why: Option<WaitingReason>) -> bool {
     matches!(why, Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled | WaitingReason::BackingOff))
-}
-
-/// The operator writes the pool's status at least every minute. If it does not, its word on this row is old too.
-const AWAY_AFTER_SECONDS: f64 = 150.0;
-
-pub(super) fn is_operator_away(input: &Input<'_>) -> bool {
-    let said = input.pool().and_then(|pool| pool.update_time);
-    said.is_none_or(|time| seconds_between(time, input.now) > AWAY_AFTER_SECONDS)
 }
 
 fn room_may_change(
@@ -328,24 +318,6 @@ fn start_over(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     record(RowStatus { reason: Some(reason), ..status })
 }
 
-/// Seconds it has waited for room with this configuration. The clock stands still while it waits for anything else.
-fn run_clock(status: &mut RowStatus, no_room: bool, now: Timestamp) -> f64 {
-    let running = status.no_room_since.map_or(0.0, |since| seconds_between(since.into(), now));
-    let waited = status.no_room_seconds + running;
-    if no_room {
-        status.no_room_since = status.no_room_since.or(Some(now.into()));
-    } else {
-        status.no_room_since = None;
-        status.no_room_seconds = waited;
-    }
-    waited
-}
-
-/// The clock stands still, and goes on from there.
-pub(super) fn stop_clock(status: &mut RowStatus, now: Timestamp) {
-    run_clock(status, false, now);
-}
-
 /// How long it waits before it falls back: longer than the operator waits for the scheduler, else a rung would be
 /// given up while its pod may still find its place. What was chosen for the capacity that there was is not waited for long:
 /// a growth, and a configuration for one kind of node.
@@ -356,11 +328,4 @@ fn patience_seconds(status: &RowStatus, rung: i32, input: &Input<'_>) -> f64 {
     let own = input.row.fallback_after_seconds.map_or(input.settings.fallback_after.as_secs_f64(), f64::from);
     let pending = input.pool().map_or(0.0, |pool| pool.pending_timeout.as_secs_f64());
     own.max(pending + 1.0)
-}
-
-/// The clock starts again: after an interruption, and with each configuration.
-pub(super) fn reset_clock(status: &mut RowStatus) {
-    status.no_room_since = None;
-    status.no_room_seconds = 0.0;
-    status.next_lap_time = None;
 }

@@ -8,10 +8,6 @@
 //! A script runs them, and says in mdrun's words how far the least advanced one is. All that reads the log of a simulation
 //! reads that of a row of several, too: steps and speeds are those of one simulation, resources those of all.
 
-mod ladder;
-
-pub use ladder::{Share, share, together};
-
 use scavenger_schema::simulation::{GromacsToTune, LadderRung};
 
 use crate::manifest::{Probe, literal};

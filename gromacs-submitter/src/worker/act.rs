@@ -9,7 +9,6 @@ use crate::cluster::Replaced;
 use crate::faults;
 use crate::ladder_settings::choose;
 use crate::manifest::{Terms, USUAL_GRACE_SECONDS, runs_on_one_rank};
-use crate::multidir;
 use crate::store::{Answer, Changes, Claim};
 use crate::tuner_client::Ladder;
 use crate::view::PoolView;
@@ -143,7 +142,7 @@ impl Worker {
             Vec::new()
         };
         let shared = self.tuner.shared_gpus(row, &system, &limits, &nodes).await?;
-        let share = multidir::share(row, &nodes, &limits);
+        let share = advance::share(row, &nodes, &limits);
         let Ladder { rungs: ladder, answer } =
             self.tuner.ladder(row, system, share.limits, &share.nodes, measured).await?;
         let mut answer = Answer { chosen: Some(chosen), ..answer };
@@ -155,7 +154,7 @@ impl Worker {
             Some(kind) => advance::bound_to(kind, ladder),
             None => ladder,
         };
-        let mut ladder = multidir::together(row, ladder, &shared, &nodes, &limits)?;
+        let mut ladder = advance::together(row, ladder, &shared, &nodes, &limits)?;
         answer.notes.extend(advance::beside_ordinary_pods(&mut ladder, pool));
         let kills = match row.status.outgrown_memory_bytes {
             Some(_) => self.store.kills(row.id).await?,

@@ -26,15 +26,16 @@ mod start;
 mod waiting_better;
 
 use jiff::{SignedDuration, Timestamp};
-use scavenger_schema::simulation::{Kind, LadderRung, System};
-use scavenger_vocabulary::{Outcome, Reason, WaitingReason};
+use scavenger_schema::simulation::{Kind, LadderRung, RowStatus, System};
+use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};
 
 use super::*;
 use crate::faults::Failure;
 use crate::fixtures::{attempt, job, ladder, now, pool, row, submitted};
+use crate::manifest::Probe;
 use crate::mdrun_log;
 use crate::quota::QuotaRoom;
-use crate::view::PoolView;
+use crate::view::{AttemptView, JobView, PoolView};
 
 const ANSWER: &str = include_str!("../../../tests/fixtures/inspection-2022.txt");
 const CONTINUED: &str = include_str!("../../../tests/fixtures/mdrun-continued.txt");

@@ -3,6 +3,7 @@
 use sqlx::types::Json;
 
 use super::*;
+use crate::advance::words::said;
 
 /// An attempt on configuration 2 that was interrupted, and whose speed is known: half of what was predicted.
 fn interrupted() -> Scene {

@@ -1,6 +1,7 @@
 //! What a restart costs is measured by one clock, where it was seen.
 
 use super::*;
+use crate::advance::next::next_submission;
 
 const STARTED: &str = "starting mdrun 'W'\n4000 steps, 8.0 ps (continuing from step 1000, 2.0 ps).\n";
 /// 2,000 steps of 2 fs, and as many again in 40 s: 4 ps in 40 s are 8.64 ns a day.

@@ -1,40 +1,19 @@
-//! Another try of what goes by, and the configurations that mdrun refused, or that it would refuse for the same reason.
+//! The configurations that mdrun refused, or that it would refuse for the same reason.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
-use jiff::Timestamp;
-use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus};
+use scavenger_schema::simulation::LadderRung;
 use scavenger_schema::tuning::Layout;
 use sqlx::types::Json;
 
-use super::ending::with_history;
-use super::{Input, Step, later, next_submission, record};
-use crate::faults::{Meaning, is_no_nodes_fault, of_gromacs, remedy, rules_out};
-
-/// Delay before the first new try after what goes by; it doubles with each.
-const FIRST_DELAY: Duration = Duration::from_secs(30);
-
-/// The longest such delay.
-const LONGEST_DELAY: Duration = Duration::from_secs(3600);
-
-/// So many tries take 13 hours: what has not gone by then needs a person.
-const MOST_TRIES: i32 = 20;
+use super::tries::MOST_TRIES;
+use crate::faults::{Meaning, is_no_nodes_fault, of_gromacs, rules_out};
 
 /// How much slower than several ranks one of as many threads may be.
 const SLOW_ON_ONE_RANK: f64 = 0.5;
 
 /// How much slower one rank on the CPU is expected to be than a configuration with GPUs.
 const WITHOUT_GPU: f64 = 0.1;
-
-/// The configuration that mdrun refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    /// Its rung.
-    pub rung: i32,
-    /// Why, in mdrun's words.
-    pub words: String,
-}
 
 /// A layout that mdrun refused, in an earlier submission.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
@@ -45,48 +24,6 @@ pub struct Refusal {
     pub words: String,
     /// Where, if that is known.
     pub node: Option<String>,
-}
-
-/// The next submission of a row that is tried again after a delay; none if it was tried often enough. `what` says what
-/// happened.
-pub(super) fn again_later(status: &RowStatus, what: &str, input: &Input<'_>) -> Option<Step> {
-    let (start_failures, time) = next_try(status, input)?;
-    let reason = format!("{what}; tries again at {time:.0}");
-    let next = with_history(next_submission(input.row, reason), status);
-    Some(record(RowStatus {
-        start_failures,
-        not_before: Some(time.into()),
-        next_attempt_time: time.into(),
-        ..next
-    }))
-}
-
-/// How many tries that is, and when; none if there were enough.
-pub(super) fn next_try(status: &RowStatus, input: &Input<'_>) -> Option<(i32, Timestamp)> {
-    let tries = status.start_failures.saturating_add(1);
-    (tries <= MOST_TRIES).then(|| (tries, later(input.now, delay(tries))))
-}
-
-/// Why a row fails that was tried often enough, and what to do.
-pub(super) fn too_often(reason: &str, meaning: Meaning, row: &GromacsToTune) -> String {
-    let remedy = remedy(meaning, false, row).unwrap_or_else(|| "remove the cause, and retry".to_owned());
-    format!("{reason}; {MOST_TRIES} starts ended so: {remedy}")
-}
-
-/// How often something failed, and on which nodes.
-pub(super) fn tried_often(nodes: &[Option<&str>]) -> String {
-    let names: BTreeSet<&str> = nodes.iter().copied().flatten().collect();
-    let names: Vec<&str> = names.into_iter().collect();
-    match names.as_slice() {
-        [] => format!("{} times in a row", nodes.len()),
-        [name] => format!("{} times in a row on node {name}", nodes.len()),
-        names => format!("{} times in a row on nodes {}", nodes.len(), names.join(", ")),
-    }
-}
-
-fn delay(tries: i32) -> Duration {
-    let doublings = u32::try_from(tries.saturating_sub(1)).unwrap_or(0).min(10);
-    (FIRST_DELAY * (1 << doublings)).min(LONGEST_DELAY)
 }
 
 /// The ladder of a row that runs on one rank: its configurations keep their resources. What several ranks were predicted to do is

@@ -7,7 +7,7 @@ use scavenger_schema::tuning::{Limits, NodeShape, Resources, SharedGpu};
 use scavenger_tuner_model::hardware::is_share;
 use sqlx::types::Json;
 
-use crate::advance::NoConfiguration;
+use super::ladder::NoConfiguration;
 
 /// What one simulation of a row has.
 #[derive(Debug, Clone, PartialEq)]

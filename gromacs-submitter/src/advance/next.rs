@@ -1,0 +1,97 @@
+//! What comes after a submission, or after a row: the next submission, or the end.
+
+use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
+
+use super::checkpoint;
+use super::not_done::with_failure;
+use super::seen::Input;
+use super::step::{Action, Step, act, record, settle};
+use crate::manifest::Probe;
+use crate::view::JobView;
+
+/// The row starts over, from its checkpoint, with a ScavengerJob of its own.
+pub(super) fn next_submission(row: &GromacsToTune, reason: String) -> RowStatus {
+    RowStatus {
+        state: State::Queued,
+        reason: Some(reason),
+        submission: row.status.submission.saturating_add(1),
+        job_uid: None,
+        rung: None,
+        next_rung: None,
+        grown_from: None,
+        growth_failures: 0,
+        laps: 0,
+        next_lap_time: None,
+        no_room_since: None,
+        no_room_seconds: 0.0,
+        attempt: 0,
+        attempt_seen_time: None,
+        attempts_recorded: 0,
+        first_step: None,
+        progress_from_step: None,
+        progress_from_time: None,
+        interruption_time: None,
+        blocked: false,
+        verifying: false,
+        finish_time: None,
+        failures: 0,
+        peak_memory_bytes: None,
+        job_expiry_time: None,
+        not_before: None,
+        checkpoint_step: checkpoint::saved_step(row, &row.status),
+        speed_ratio: None,
+        ladder_interruptions: row.status.interruptions,
+        ..row.status.clone()
+    }
+}
+
+/// What was just learned of the submission that ended stays known in the next one.
+pub(super) fn with_history(next: RowStatus, ended: &RowStatus) -> RowStatus {
+    RowStatus {
+        interruptions: ended.interruptions,
+        start_time: ended.start_time,
+        checkpoint_step: next.checkpoint_step.max(ended.checkpoint_step),
+        ..next
+    }
+}
+
+pub(super) fn fail(input: &Input<'_>, reason: String) -> Step {
+    record(with_failure(input.row, reason, input.settings.keep_jobs, input.now))
+}
+
+/// Cancels a row of which at most a probe may still be at work.
+pub(super) fn cancel_probe(kind: Probe, input: &Input<'_>) -> Step {
+    match input.probe().filter(|probe| probe.ours) {
+        Some(probe) => {
+            let what = match kind {
+                Probe::Inspection => "the inspection",
+                Probe::Verification => "the reading of its checkpoint",
+            };
+            let reason = format!("cancel requested; waits until {what} is gone");
+            delete_and_wait(Action::DeleteProbe(kind), probe, reason, input)
+        }
+        None => cancelled(input),
+    }
+}
+
+pub(super) fn cancelled(input: &Input<'_>) -> Step {
+    record(RowStatus {
+        state: State::Cancelled,
+        reason: Some("cancelled by its owner".to_owned()),
+        finish_time: Some(input.now.into()),
+        no_room_since: None,
+        next_rung: None,
+        verifying: false,
+        failures: 0,
+        ..input.row.status.clone()
+    })
+}
+
+/// Deletes the ScavengerJob of the row's submission, if it is still this one.
+pub(super) fn delete_job(row: &GromacsToTune, job: &JobView) -> Action {
+    Action::DeleteJob { submission: row.status.submission, uid: job.uid.clone() }
+}
+
+pub(super) fn delete_and_wait(action: Action, job: &JobView, reason: String, input: &Input<'_>) -> Step {
+    if job.deleting { settle(input.row.status.clone(), Some(reason), input) } else { act(action, input.row) }
+}

@@ -1,0 +1,45 @@
+//! What several rules say in the same words.
+
+use scavenger_schema::simulation::GromacsToTune;
+use scavenger_vocabulary::Phase;
+
+use crate::view::JobView;
+
+/// Why nothing is done for a row.
+pub(super) const NO_POOL: &str = "there is no ScavengerPool \"default\"";
+
+/// The operator's sentence, or that there is none yet.
+pub(super) fn said(job: &JobView) -> String {
+    job.message.clone().unwrap_or_else(|| match job.phase {
+        Phase::Waiting => "waits for the operator".to_owned(),
+        Phase::Starting => "starts".to_owned(),
+        Phase::Running => "runs".to_owned(),
+        Phase::Interrupted => "was interrupted".to_owned(),
+        Phase::Completed => "is complete".to_owned(),
+        Phase::Failed => "failed".to_owned(),
+    })
+}
+
+pub(super) fn name_taken(name: &str, row: &GromacsToTune) -> String {
+    format!(
+        "a ScavengerJob {name} that is not this row's exists in namespace {}; delete it there and set retry_requested",
+        row.namespace
+    )
+}
+
+/// Nodes come and go, so the row waits.
+pub(super) fn no_nodes(row: &GromacsToTune) -> String {
+    if row.node_labels.is_empty() {
+        return "the ScavengerPool \"default\" shows no nodes (status.nodeShapes is empty)".to_owned();
+    }
+    let labels: Vec<String> = row.node_labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    format!(
+        "no kind of node that the ScavengerPool \"default\" shows has the labels {} (status.nodeShapes); to run \
+         elsewhere, cancel the row, change node_labels (gromacs-submitter edit), and retry",
+        labels.join(", ")
+    )
+}
+
+pub(super) fn before_greeting(sentence: &str) -> &str {
+    sentence.split(": :-)").next().unwrap_or(sentence).lines().next().unwrap_or_default()
+}
