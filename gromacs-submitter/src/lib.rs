@@ -28,16 +28,8 @@ pub mod probe;
 pub mod quota;
 pub mod store;
 mod suspension;
+mod text;
 pub mod tuner_client;
 pub mod view;
 pub mod webhook;
 pub mod worker;
-
-/// The innermost cause says what is wrong (connection refused, timed out); the outer ones only say where.
-pub(crate) fn root_cause(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut cause = error;
-    while let Some(source) = cause.source() {
-        cause = source;
-    }
-    cause.to_string()
-}

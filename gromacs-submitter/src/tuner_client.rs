@@ -13,8 +13,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sqlx::types::Json;
 
-use crate::root_cause;
 use crate::store::Answer;
+use crate::text::root_cause;
 
 /// Longest time for one answer.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 
 use crate::advance::hours;
 use crate::health::{Metrics, ReportOutcome};
-use crate::root_cause;
 use crate::store::{EndReport, Store, StoreError};
+use crate::text::root_cause;
 
 /// Longest time for one answer.
 const TIMEOUT: Duration = Duration::from_secs(10);

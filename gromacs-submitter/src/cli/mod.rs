@@ -2,6 +2,7 @@
 
 mod add;
 mod asked;
+mod database;
 mod edit;
 mod extend;
 mod fetch;
@@ -22,23 +23,14 @@ mod watch;
 
 use std::process::ExitCode;
 
-use anyhow::Context as _;
 use clap::CommandFactory as _;
 use scavenger_program::exit::{self, Exit};
 use scavenger_program::output;
 
-use crate::config::{Cli, Command, Database, Filter};
-use crate::store::{RowFilter, Store, StoreError};
+use crate::config::{Cli, Command};
+pub use database::Outcome;
+use database::{open, open_current, open_for, row_filter, url};
 use text::{print_error, print_line};
-
-/// How a verb ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// Everything was done.
-    Done,
-    /// The work itself failed.
-    Failed,
-}
 
 /// Runs the verb that was asked for.
 pub async fn main(cli: Cli) -> ExitCode {
@@ -82,49 +74,4 @@ pub async fn main(cli: Cli) -> ExitCode {
         }
     };
     exit.into()
-}
-
-/// Address of the database.
-fn url(database: &Database) -> anyhow::Result<&str> {
-    let url = database.database_url.as_deref().filter(|url| !url.is_empty());
-    let url = url.context(
-        "no database is named; set DATABASE_URL (or --database-url) to postgres://USER:PASSWORD@HOST:5432/DATABASE",
-    )?;
-    // The client takes any scheme for its own.
-    if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-        Ok(url)
-    } else {
-        Err(StoreError::ReadUrl.into())
-    }
-}
-
-/// A store for verbs that make a few requests.
-fn open(database: &Database) -> anyhow::Result<Store> {
-    open_for(database, 1)
-}
-
-/// The same with more connections.
-fn open_for(database: &Database, connections: u32) -> anyhow::Result<Store> {
-    let lease = std::time::Duration::from_secs(1);
-    Ok(Store::new(url(database)?, "command line".to_owned(), lease, connections, database.connect_timeout)?)
-}
-
-/// The same, once its schema is known to be as new as this program: an error about a missing column helps nobody.
-async fn open_current(database: &Database) -> anyhow::Result<Store> {
-    let store = open(database)?;
-    store.check_schema().await?;
-    Ok(store)
-}
-
-/// What a user's filter means to the store.
-fn row_filter(filter: &Filter) -> RowFilter {
-    RowFilter {
-        states: filter.state.clone(),
-        owner: filter.owner.clone(),
-        namespace: filter.namespace.clone(),
-        project: filter.project.clone(),
-        labels: filter.label.iter().cloned().collect(),
-        late: filter.late,
-        ..RowFilter::default()
-    }
 }

@@ -16,7 +16,7 @@ use super::reader::{LABEL_NAME, READER};
 use super::write::as_submitter;
 use super::{Cluster, ClusterError, Exec, MAIN_CONTAINER, TIMEOUT};
 use crate::config::Kubernetes;
-use crate::root_cause;
+use crate::text::root_cause;
 
 /// Bytes of a command's output that wait here to be read. The client's own 1 kB would make each piece a round trip.
 const BUFFER_BYTES: usize = 1 << 20;

@@ -8,7 +8,8 @@ use kube::api::LogParams;
 use scavenger_program::objects::Objects;
 use scavenger_schema::scavenger_job::ScavengerJob;
 
-use super::{Cluster, ClusterError, within, without_nul};
+use super::{Cluster, ClusterError, LOG_PROGRESS_LINES, within};
+use crate::text::without_nul;
 
 /// How much of a log's beginning is read: mdrun's banner and the step it starts from.
 const LOG_HEAD_BYTES: i64 = 8192;
@@ -22,9 +23,6 @@ const MOST_LOG_BYTES: u64 = 2 << 20;
 /// How many lines of the end of a finished log are read. A container runtime cuts mdrun's endless progress line into
 /// lines of at most 16 kB, so this is at most 640 kB.
 const LOG_END_LINES: i64 = 40;
-
-/// How many while it grows: the newest progress is in the last two.
-pub(super) const LOG_PROGRESS_LINES: i64 = 2;
 
 /// What to read of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@ mod access;
 mod exec;
 mod logs;
 mod memory;
+mod missing;
 mod reader;
 mod write;
 
@@ -24,16 +25,15 @@ use scavenger_schema::simulation::State;
 
 pub use self::access::{Access, AccessError};
 pub use self::exec::{Ended, Exec, ExecError};
-use self::logs::LOG_PROGRESS_LINES;
 pub use self::logs::LogPart;
-use self::memory::Missing;
+use self::missing::Missing;
 pub(crate) use self::reader::CONTAINER as READER_CONTAINER;
 pub use self::reader::{Placement, ReaderPod, Readiness, placement, reader_pod, readiness};
 pub use self::write::Replaced;
 use crate::config::Kubernetes;
 use crate::faults::{Meaning, of_api_server};
 use crate::manifest::{row_of, selector_of_queue};
-use crate::root_cause;
+use crate::text::root_cause;
 
 /// The container of a pod that runs what the ScavengerJob says.
 const MAIN_CONTAINER: &str = "main";
@@ -43,6 +43,9 @@ const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long one look at the pool serves all rows: it changes every 5 seconds at most.
 const POOL_SERVES: Duration = Duration::from_secs(1);
+
+/// So many lines are read of a log while it grows: the newest progress is in the last two.
+const LOG_PROGRESS_LINES: i64 = 2;
 
 /// Why Kubernetes did not do it. A refusal names its object; whether it is final depends on the row's state.
 #[derive(Debug, thiserror::Error)]
@@ -330,12 +333,6 @@ fn pod_of_attempt(job: &ScavengerJob, attempt: i32) -> ListParams {
     ))
 }
 
-/// Text of Postgres can hold any character but this one, and a program may print it.
-pub(crate) fn without_nul(mut text: String) -> String {
-    text.retain(|character| character != '\0');
-    text
-}
-
 async fn within<T>(
     act: &'static str,
     namespace: &str,
@@ -438,11 +435,6 @@ mod tests {
                 assert!(!refused(CREATE, code, message).is_final(State::Inspecting), "{message}");
             }
         }
-    }
-
-    #[test]
-    fn a_nul_in_a_log_keeps_no_row_from_being_written() {
-        assert_eq!(without_nul("a\0b\n".to_owned()), "ab\n");
     }
 
     fn sentence_of(message: &str) -> String {

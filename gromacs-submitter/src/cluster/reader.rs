@@ -14,8 +14,9 @@ use kube::api::ObjectMeta;
 use scavenger_schema::names;
 use scavenger_schema::simulation::LABEL_MANAGED_BY;
 
-use crate::manifest::{MOUNT_PATH, literal};
+use crate::manifest::MOUNT_PATH;
 use crate::store::RowFolder;
+use crate::text::literal;
 
 /// Its container.
 pub(crate) const CONTAINER: &str = "reader";

@@ -1,5 +1,6 @@
 //! What can be set, on the command line or in the environment.
 
+mod duration;
 mod edit;
 mod folder;
 mod ladder;
@@ -15,6 +16,7 @@ use scavenger_program::completions;
 use scavenger_program::logging::{Logging, Program};
 use scavenger_schema::scavenger_job::ImagePullPolicy;
 
+use duration::duration;
 pub use edit::{EditOptions, ExtendOptions};
 pub use folder::{AttemptNumber, FetchOptions, FilesOptions, Kubernetes, LogsOptions, Reading};
 pub use ladder::LadderOptions;
@@ -309,17 +311,6 @@ impl From<PullPolicy> for ImagePullPolicy {
     }
 }
 
-/// Reads `90s`, `10m`, `1h30m`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: kube::core::Duration =
-        text.parse().map_err(|error| format!("{error}; write for example 90s, 10m or 1h30m"))?;
-    let duration = Duration::from(parsed);
-    if parsed.is_negative() || duration.is_zero() {
-        return Err("must be greater than 0; write for example 90s, 10m or 1h30m".to_owned());
-    }
-    Ok(duration)
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory as _;
@@ -329,14 +320,6 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn durations_have_units() {
-        assert_eq!(duration("10m"), Ok(Duration::from_secs(600)));
-        assert!(duration("10").is_err());
-        assert!(duration("-1s").is_err());
-        assert!(duration("0s").is_err());
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::time::Duration;
 use scavenger_schema::scavenger_job::Checkpoint;
 use scavenger_schema::simulation::GromacsToTune;
 
-use super::{Terms, working_directory};
+use super::paths::working_directory;
+use super::terms::Terms;
 use crate::multidir::OLDEST_CHECKPOINT;
 use crate::probe::starts_by_script;
 

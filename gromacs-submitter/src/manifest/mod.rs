@@ -4,8 +4,10 @@
 mod checkpoint;
 mod configurations;
 mod image;
+mod paths;
 mod row_names;
 mod run_input;
+mod terms;
 #[cfg(test)]
 mod tests;
 
@@ -18,7 +20,7 @@ use scavenger_schema::names;
 use scavenger_schema::quantity::{format_bytes, format_milli};
 use scavenger_schema::scavenger_job::{
     DEFAULT_TTL_SECONDS, EnvVar, ImagePullPolicy, PersistentVolumeClaimMount, Quantity, Resources,
-    ScavengerJob, ScavengerJobSpec, Toleration, TolerationOperator,
+    ScavengerJob, ScavengerJobSpec,
 };
 use scavenger_schema::simulation::{ANNOTATION_CONFIGURATIONS, Benchmark, GromacsToTune, LadderRung};
 use scavenger_schema::supervisor::JobSupervisor;
@@ -28,10 +30,13 @@ use sha2::{Digest, Sha256};
 pub use checkpoint::restart_seconds;
 pub use configurations::Configurations;
 pub use image::{pinned_image, requested_image};
+pub(crate) use paths::{MOUNT_PATH, folder};
+use paths::{tpr_file, working_directory};
 pub use row_names::{Probe, RowNames};
 pub(crate) use row_names::{is_of_row, row_of, selector_of_queue};
 pub(crate) use run_input::own_copy;
 use run_input::{places, run_input};
+pub use terms::Terms;
 
 use crate::gpus;
 use crate::grompp_options;
@@ -39,9 +44,7 @@ use crate::mdrun_log::step_interval;
 use crate::mdrun_options::MdrunOptions;
 use crate::multidir;
 use crate::probe::{GROMPP_SCRIPT, INSPECT_SCRIPT, START_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
-
-/// Where the row's volume is mounted.
-pub(crate) const MOUNT_PATH: &str = "/data";
+use crate::text::literal;
 
 /// Seconds between SIGTERM and SIGKILL for mdrun where the pool allows them. It mostly needs far fewer and then gives
 /// its room back sooner; the rest is for a slow volume.
@@ -72,9 +75,6 @@ const PROBE_GRACE_SECONDS: i64 = 1;
 /// What the inspection's script is told where a row has none: no steps, no checkpoint.
 const NOTHING: &str = "-";
 
-/// The most tolerations that a ScavengerJob takes.
-const MOST_TOLERATIONS: usize = 16;
-
 /// What a probe asks for: `gmx dump` needs one core for less than a second, and about 100 bytes per atom.
 const PROBE_CPU: &str = "100m";
 const PROBE_MEMORY_BYTES: i64 = 256 << 20;
@@ -102,36 +102,6 @@ pub struct ManifestSettings {
     pub image_pull_policy: ImagePullPolicy,
     /// RuntimeClass of configurations with GPUs.
     pub gpu_runtime_class: Option<String>,
-}
-
-/// What the pool does with the ScavengerJobs of a row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Terms {
-    /// Seconds of the longest grace period that it allows.
-    pub longest_grace: i64,
-    /// True if the workload runs under the supervisor, which brings SIGTERM past a script to mdrun.
-    pub supervised: bool,
-    /// Keys of the taints that ScavengerJobs may tolerate.
-    pub tolerated_taints: Vec<String>,
-    /// What the GPUs of a configuration are called on its nodes, if not as usual.
-    pub gpu_resource: Option<String>,
-    /// Seconds that a restart costs, if that was measured.
-    pub restart_seconds: Option<i32>,
-}
-
-impl Terms {
-    /// The row's nodes are those that the pool shows, and the pool shows the nodes behind every taint that it tolerates.
-    /// Without a toleration for each, the tuner would choose configurations for nodes that the row cannot reach.
-    fn tolerations(&self) -> Vec<Toleration> {
-        let keys = self.tolerated_taints.iter().filter(|key| !key.is_empty());
-        let tolerations = keys.map(|key| Toleration {
-            key: Some(key.clone()),
-            operator: Some(TolerationOperator::Exists),
-            value: None,
-            effect: None,
-        });
-        tolerations.take(MOST_TOLERATIONS).collect()
-    }
 }
 
 /// Seconds that mdrun needs after SIGTERM for its last checkpoint, at the slow end of what `rung` may do.
@@ -279,7 +249,7 @@ pub fn probe_job(
     // The script of one simulation is the first argument of that which runs it for each.
     let script = if row.is_multidir() {
         arguments.splice(..1, ["multidir".to_owned(), without_comments(script)]);
-        multidir::probe_script(probe)
+        script_for_several(probe)
     } else {
         script
     };
@@ -293,6 +263,14 @@ pub fn probe_job(
     spec.supervisor = Some(JobSupervisor { enabled: Some(false), signal: None });
     spec.termination_grace_period_seconds = PROBE_GRACE_SECONDS;
     job(row, RowNames::of(row).probe(probe), spec, settings)
+}
+
+/// The script that runs a probe's own for each of them.
+fn script_for_several(probe: Probe) -> &'static str {
+    match probe {
+        Probe::Inspection => multidir::INSPECT_SCRIPT,
+        Probe::Verification => multidir::VERIFY_SCRIPT,
+    }
 }
 
 /// The arguments of the script that reads a file, and whether it makes that first. What nobody asked to be read again is read as
@@ -352,21 +330,6 @@ fn same_requests(left: &BTreeMap<String, Quantity>, right: &BTreeMap<String, Qua
         list.iter().map(|(resource, amount)| Some((name(resource), amount.milli().ok()?))).collect()
     };
     amounts(left).is_some_and(|left| amounts(right) == Some(left))
-}
-
-/// Folder of a row as seen from the root of the volume, beside its .tpr file.
-pub(crate) fn folder(tpr_path: &str, row: i64) -> String {
-    let beside = tpr_path.rsplit_once('/').map(|(folder, _)| format!("{folder}/")).unwrap_or_default();
-    format!("{beside}gromacs-{row}")
-}
-
-/// The same in the pods that mount the volume. The inspection makes it.
-fn working_directory(row: &GromacsToTune) -> String {
-    format!("{MOUNT_PATH}/{}", folder(&row.tpr_path, row.id))
-}
-
-fn tpr_file(row: &GromacsToTune) -> String {
-    format!("{MOUNT_PATH}/{}", row.tpr_path)
 }
 
 /// mdrun's own file names, in a folder of the row's own: no `-deffnm`, with which a run with pull code could not
@@ -457,11 +420,6 @@ fn requests(rung: &LadderRung, gpu_resource: &str) -> Resources {
         requests.insert(gpu_resource.to_owned(), Quantity(rung.gpus.to_string()));
     }
     Resources { requests, limits: None }
-}
-
-/// Kubernetes replaces `$(NAME)` in commands and arguments by variables of the container; `$$` stands for `$`.
-pub(crate) fn literal(text: &str) -> String {
-    text.replace('$', "$$")
 }
 
 /// The image that the inspection ran, or what is requested if that is not known.

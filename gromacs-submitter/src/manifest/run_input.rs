@@ -5,7 +5,7 @@
 
 use scavenger_schema::simulation::GromacsToTune;
 
-use super::{MOUNT_PATH, working_directory};
+use super::paths::{MOUNT_PATH, working_directory};
 use crate::multidir::Places;
 use crate::probe::RUN_INPUT;
 

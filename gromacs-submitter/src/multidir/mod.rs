@@ -10,8 +10,8 @@
 
 use scavenger_schema::simulation::{GromacsToTune, LadderRung};
 
-use crate::manifest::{Probe, literal};
 use crate::mdrun_log::progress_seconds;
+use crate::text::literal;
 
 /// Runs the simulations.
 pub const RUN_SCRIPT: &str = concat!(include_str!("../probe/checkpoint.sh"), include_str!("run.sh"));
@@ -21,14 +21,6 @@ pub const INSPECT_SCRIPT: &str = include_str!("inspect.sh");
 
 /// Reads the checkpoint of each of them with the script that reads one.
 pub const VERIFY_SCRIPT: &str = include_str!("verify.sh");
-
-/// The script that runs a probe's own for each of them.
-pub(crate) fn probe_script(probe: Probe) -> &'static str {
-    match probe {
-        Probe::Inspection => INSPECT_SCRIPT,
-        Probe::Verification => VERIFY_SCRIPT,
-    }
-}
 
 /// A file in the folder of the row that is as old as the oldest checkpoint of the simulations that run.
 pub const OLDEST_CHECKPOINT: &str = ".oldest-checkpoint";

@@ -18,9 +18,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use scavenger_schema::bounds;
-use scavenger_schema::simulation::{
-    EVENT_CHANNEL, GromacsToTune, LadderRung, MIGRATIONS, NOTIFY_CHANNEL, RowStatus,
-};
+use scavenger_schema::simulation::{EVENT_CHANNEL, GromacsToTune, LadderRung, MIGRATIONS, NOTIFY_CHANNEL};
 use scavenger_schema::tuning::{Layout, MeasuredRun, SystemDescription};
 use scavenger_vocabulary::Reason;
 use sqlx::migrate::Migrator;
@@ -305,26 +303,6 @@ impl Store {
         .bind(claimed.as_secs_f64())
         .fetch_one(&self.pool)
         .await?)
-    }
-
-    /// Writes what a step decided, if this process still holds the row; returns the row as it is then.
-    ///
-    /// # Errors
-    /// [`StoreError::LoseLease`] if another process holds it by now, or the database's.
-    pub async fn record(
-        &self,
-        claim: &Claim,
-        status: &RowStatus,
-        changes: &Changes,
-    ) -> Result<Claim, StoreError> {
-        let mut transaction = self.pool.begin().await?;
-        write::changes(&mut transaction, &claim.row, changes).await?;
-        let written = write::status(&mut transaction, self, claim, status, changes).await?;
-        if let Some(answer) = &changes.answer {
-            answer::keep(&mut transaction, &written.row, answer).await?;
-        }
-        transaction.commit().await?;
-        Ok(written)
     }
 
     /// The configurations of a submission, largest first; among them those that are replaced.

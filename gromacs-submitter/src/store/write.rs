@@ -6,11 +6,33 @@ use scavenger_vocabulary::Reason;
 use sqlx::types::Json;
 use sqlx::{Postgres, Transaction};
 
-use super::{Changes, Claim, Store, StoreError, columns, end_report, sql_time};
+use super::{Changes, Claim, Store, StoreError, answer, columns, end_report, sql_time};
 use crate::advance::{AttemptRecord, Observation, Place};
 use crate::probe::{Inspection, file_system};
 
-pub(super) async fn changes(
+impl Store {
+    /// Writes what a step decided, if this process still holds the row; returns the row as it is then.
+    ///
+    /// # Errors
+    /// [`StoreError::LoseLease`] if another process holds it by now, or the database's.
+    pub async fn record(
+        &self,
+        claim: &Claim,
+        status: &RowStatus,
+        changes: &Changes,
+    ) -> Result<Claim, StoreError> {
+        let mut transaction = self.pool.begin().await?;
+        write_changes(&mut transaction, &claim.row, changes).await?;
+        let written = write_status(&mut transaction, self, claim, status, changes).await?;
+        if let Some(answer) = &changes.answer {
+            answer::keep(&mut transaction, &written.row, answer).await?;
+        }
+        transaction.commit().await?;
+        Ok(written)
+    }
+}
+
+async fn write_changes(
     transaction: &mut Transaction<'_, Postgres>,
     row: &GromacsToTune,
     changes: &Changes,
@@ -76,7 +98,7 @@ pub(super) async fn changes(
 }
 
 /// Writes the status of a row that this process holds. A row that was woken while it was worked on is due again.
-pub(super) async fn status(
+async fn write_status(
     transaction: &mut Transaction<'_, Postgres>,
     store: &Store,
     claim: &Claim,

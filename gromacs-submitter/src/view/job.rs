@@ -7,9 +7,9 @@ use scavenger_schema::simulation::{GromacsToTune, LadderRung};
 use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason, condition};
 
 use super::node::{NodeView, gpu_requests};
-use crate::cluster::without_nul;
 use crate::manifest::{Configurations, is_of_row};
 use crate::suspension;
+use crate::text::without_nul;
 
 /// A ScavengerJob as far as a row needs it.
 #[derive(Debug, Clone, PartialEq)]

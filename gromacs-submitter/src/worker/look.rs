@@ -4,7 +4,7 @@ use scavenger_schema::scavenger_job::ScavengerJob;
 use scavenger_schema::simulation::GromacsToTune;
 
 use super::row_objects::RowObjects;
-use super::{StepError, Worker};
+use super::{StepError, Worker, update_of};
 use crate::advance::{self, LogToRead, Seen};
 use crate::cluster::LogPart;
 use crate::quota::QuotaRoom;
@@ -127,9 +127,4 @@ impl Worker {
         self.heard.remember(written, seen);
         Ok(seen)
     }
-}
-
-/// The status of the pool that was seen.
-pub(super) fn update_of(seen: &Seen) -> Option<jiff::Timestamp> {
-    seen.pool.as_ref().and_then(|pool| pool.update_time)
 }

@@ -8,9 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use scavenger_schema::simulation::{GromacsToTune, LadderSettings, RowStatus, State};
 
-use self::look::update_of;
 use self::row_objects::RowObjects;
-use crate::advance::{self, Input, NoConfiguration, Settings};
+use crate::advance::{self, Input, NoConfiguration, Seen, Settings};
 use crate::cluster::{Cluster, ClusterError};
 use crate::follower::Follower;
 use crate::health::Metrics;
@@ -273,6 +272,11 @@ fn log_change(before: &RowStatus, row: &GromacsToTune) {
 
 fn jitter() -> f64 {
     rand::random()
+}
+
+/// The status of the pool that was seen.
+fn update_of(seen: &Seen) -> Option<jiff::Timestamp> {
+    seen.pool.as_ref().and_then(|pool| pool.update_time)
 }
 
 #[cfg(test)]

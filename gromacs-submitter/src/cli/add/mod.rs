@@ -1,6 +1,7 @@
 //! `add`: puts simulations into the queue.
 
 mod csv;
+mod entry;
 mod files;
 mod inspect;
 mod multidir;
@@ -16,26 +17,7 @@ use crate::config::{AddOptions, Database};
 use crate::mdrun_options::MdrunOptions;
 use crate::store::{AddMode, Added, Labels, NewRow};
 use crate::{gmx_options, grompp_options};
-
-/// A row that the user wants, or why it is none.
-struct Entry {
-    /// Line of the CSV file.
-    line: Option<u64>,
-    /// The file, as far as it is known.
-    tpr_path: String,
-    /// The row.
-    row: Result<NewRow, String>,
-}
-
-impl Entry {
-    fn label(&self) -> String {
-        match self.line {
-            Some(line) if self.tpr_path.is_empty() => format!("line {line}"),
-            Some(line) => format!("line {line} ({})", super::text::cut(&shown(&self.tpr_path), 200)),
-            None => super::text::cut(&shown(&self.tpr_path), 200),
-        }
-    }
-}
+use entry::Entry;
 
 pub(super) async fn exec(database: &Database, options: AddOptions) -> anyhow::Result<Outcome> {
     let mut entries = entries(&options)?;

@@ -16,7 +16,7 @@ use super::text::{
 use super::{Outcome, open_current, print_line, row_filter};
 use crate::config::{Database, ReportOptions};
 use crate::store::Ran;
-use sums::{Measured, Sums};
+use sums::{Measured, Sums, clock};
 
 pub(super) async fn exec(database: &Database, options: &ReportOptions) -> anyhow::Result<Outcome> {
     let store = open_current(database).await?;
@@ -125,11 +125,6 @@ fn measured(measured: &Measured) -> Option<String> {
 
 fn amount(number: i64, one: &str) -> String {
     number_of(usize::try_from(number).unwrap_or(0), one)
-}
-
-/// `2026-11-21 08:00`, UTC.
-fn clock(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%d %H:%M").to_string()
 }
 
 const COLUMNS: [&str; 24] = [

@@ -13,8 +13,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use scavenger_schema::colours;
 
 use super::super::text::{core_hours, cut, number_of, shown};
-use super::clock;
-use super::sums::{Sums, seconds};
+use super::sums::{Sums, clock, seconds};
 use crate::store::Ran;
 
 const WIDTH: f64 = 640.0;

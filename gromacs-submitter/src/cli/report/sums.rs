@@ -230,6 +230,11 @@ pub(super) fn simulated_ns(attempt: &Ran) -> Option<f64> {
     Some(steps as f64 * attempt.dt_ps? / 1000.0)
 }
 
+/// `2026-11-21 08:00`, UTC.
+pub(super) fn clock(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%d %H:%M").to_string()
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;

@@ -141,8 +141,10 @@ async fn follow(
                 values = found;
             }
             Err(StoreError::Query(error)) => {
-                trouble =
-                    Some(format!("the database does not answer, tries again: {}", crate::root_cause(&error)));
+                trouble = Some(format!(
+                    "the database does not answer, tries again: {}",
+                    crate::text::root_cause(&error)
+                ));
             }
             Err(error) => return Err(error.into()),
         }

@@ -1,0 +1,24 @@
+//! What a user wants added.
+
+use super::super::text::{cut, shown};
+use crate::store::NewRow;
+
+/// A row that the user wants, or why it is none.
+pub(super) struct Entry {
+    /// Line of the CSV file.
+    pub(super) line: Option<u64>,
+    /// The file, as far as it is known.
+    pub(super) tpr_path: String,
+    /// The row.
+    pub(super) row: Result<NewRow, String>,
+}
+
+impl Entry {
+    pub(super) fn label(&self) -> String {
+        match self.line {
+            Some(line) if self.tpr_path.is_empty() => format!("line {line}"),
+            Some(line) => format!("line {line} ({})", cut(&shown(&self.tpr_path), 200)),
+            None => cut(&shown(&self.tpr_path), 200),
+        }
+    }
+}
