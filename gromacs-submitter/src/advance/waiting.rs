@@ -56,12 +56,7 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
     }
     let why = job.waiting_reason.filter(|_| job.judged);
     let grows = status.grown_from.is_some();
-    let no_room = match why {
-        Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled) => true,
-        // It ran, and did not stop to stand in line.
-        Some(WaitingReason::BehindInQueue) => grows,
-        _ => false,
-    };
+    let no_room = lacks_room(why, grows);
     // While the operator is away, its last word counts until it was said.
     let away_since = input.pool().and_then(|pool| pool.update_time).filter(|_| is_operator_away(input));
     let waited = run_clock(&mut status, no_room && !is_operator_away(input), away_since.unwrap_or(input.now));
@@ -114,6 +109,15 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         step.status.next_attempt_time = step.status.next_attempt_time.to_jiff().min(soon).into();
     }
     step
+}
+
+fn lacks_room(why: Option<WaitingReason>, grows: bool) -> bool {
+    match why {
+        Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled) => true,
+        // It ran, and did not stop to stand in line.
+        Some(WaitingReason::BehindInQueue) => grows,
+        _ => false,
+    }
 }
 
 /// What a kubelet says that keeps its CPU cores whole or its NUMA nodes apart, and that has none to offer: whole cores

@@ -113,38 +113,8 @@ pub fn placement(claim: &PersistentVolumeClaim, mounts: &[(String, String)]) -> 
 pub fn reader_pod(plan: &ReaderPod) -> Pod {
     let folder = plan.folder;
     let group = folder.group();
-    let amounts = |amounts: [(&str, &str); 2]| -> BTreeMap<String, Quantity> {
-        amounts.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned()))).collect()
-    };
-    let container = Container {
-        name: CONTAINER.to_owned(),
-        image: Some(plan.image.to_owned()),
-        image_pull_policy: Some("IfNotPresent".to_owned()),
-        command: Some(vec!["sh".to_owned(), "-c".to_owned(), literal(WAIT_FOR_COMMANDS)]),
-        resources: Some(ResourceRequirements {
-            requests: Some(amounts(REQUESTS)),
-            limits: Some(amounts(LIMITS)),
-            ..ResourceRequirements::default()
-        }),
-        security_context: Some(SecurityContext {
-            allow_privilege_escalation: Some(false),
-            read_only_root_filesystem: Some(true),
-            capabilities: Some(Capabilities {
-                drop: Some(vec!["ALL".to_owned()]),
-                ..Capabilities::default()
-            }),
-            ..SecurityContext::default()
-        }),
-        volume_mounts: Some(vec![VolumeMount {
-            name: "data".to_owned(),
-            mount_path: MOUNT_PATH.to_owned(),
-            read_only: Some(true),
-            ..VolumeMount::default()
-        }]),
-        ..Container::default()
-    };
     let spec = PodSpec {
-        containers: vec![container],
+        containers: vec![container(plan.image)],
         restart_policy: Some("Never".to_owned()),
         active_deadline_seconds: Some(i64::try_from(plan.within.as_secs()).unwrap_or(i64::MAX).max(1)),
         // Its shell ignores SIGTERM, and has nothing to save.
@@ -189,6 +159,39 @@ pub fn reader_pod(plan: &ReaderPod) -> Pod {
         },
         spec: Some(spec),
         status: None,
+    }
+}
+
+fn container(image: &str) -> Container {
+    let amounts = |amounts: [(&str, &str); 2]| -> BTreeMap<String, Quantity> {
+        amounts.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned()))).collect()
+    };
+    Container {
+        name: CONTAINER.to_owned(),
+        image: Some(image.to_owned()),
+        image_pull_policy: Some("IfNotPresent".to_owned()),
+        command: Some(vec!["sh".to_owned(), "-c".to_owned(), literal(WAIT_FOR_COMMANDS)]),
+        resources: Some(ResourceRequirements {
+            requests: Some(amounts(REQUESTS)),
+            limits: Some(amounts(LIMITS)),
+            ..ResourceRequirements::default()
+        }),
+        security_context: Some(SecurityContext {
+            allow_privilege_escalation: Some(false),
+            read_only_root_filesystem: Some(true),
+            capabilities: Some(Capabilities {
+                drop: Some(vec!["ALL".to_owned()]),
+                ..Capabilities::default()
+            }),
+            ..SecurityContext::default()
+        }),
+        volume_mounts: Some(vec![VolumeMount {
+            name: "data".to_owned(),
+            mount_path: MOUNT_PATH.to_owned(),
+            read_only: Some(true),
+            ..VolumeMount::default()
+        }]),
+        ..Container::default()
     }
 }
 
