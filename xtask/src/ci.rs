@@ -88,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     check("shell scripts and spelling", &lint::tools);
     check("site of the pages", &docs::book);
     check("planner depends on no client", &planner_is_pure);
-    check("folders of the planner", &layers::check);
+    check("tables of imports", &layers::check);
     check("tables of rules", &rules::check);
     check("names in paths of requests", &paths::check);
     check("licences and sources of dependencies", &dependencies);

@@ -1,5 +1,5 @@
-//! Which folder of the planner may know which. Arrows between them lead one way, so that who reads a folder has to know those
-//! below it only. docs/contributing/planner.md says what each is for. No function may be so long that it needs to be scrolled.
+//! Which folder of a crate may know which, as the table of a page says. Arrows between them lead one way, so that who reads a
+//! folder has to know those above it in the table only. No function may be so long that it needs to be scrolled.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,74 +7,152 @@ use std::{
     path::Path,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 
 use crate::{docs, shell::ROOT};
 
-/// The planner's sources.
-const SOURCES: &str = "operator/planner/src/";
+/// A crate whose sources keep to the tables of a page.
+struct House {
+    name: &'static str,
+    sources: &'static str,
+    /// The page with the tables: what each folder knows, and which it may import.
+    page: &'static str,
+    /// The tables: the first cell of their head, and the folder whose files they are about; none for the folders of the crate.
+    tables: &'static [(&'static str, &'static str)],
+    /// A text that stands in one folder alone.
+    only_in: Option<(&'static str, &'static str)>,
+}
 
-/// Each folder, and those that it may import. None may import one that stands below it here.
-const FOLDERS: [(&str, &[&str]); 11] = [
-    ("values", &[]),
-    ("faults", &["values"]),
-    ("backoff", &["values", "faults"]),
-    ("facts", &["values", "faults", "backoff"]),
-    ("capacity", &["values"]),
-    ("node_use", &["values", "faults", "backoff", "capacity"]),
-    ("lifecycle", &["values", "faults", "backoff", "facts", "capacity"]),
-    ("queue", &["values", "faults", "backoff", "capacity", "lifecycle"]),
-    ("causes", &["values", "facts", "capacity", "node_use", "lifecycle"]),
-    ("report", &["values", "facts", "node_use", "queue", "causes"]),
-    (
-        "plan",
-        &[
-            "values",
-            "faults",
-            "backoff",
-            "facts",
-            "capacity",
-            "node_use",
-            "lifecycle",
-            "queue",
-            "causes",
-            "report",
-        ],
-    ),
-];
+const HOUSES: [House; 1] = [PLANNER];
 
-/// What is outside the folders: the crate's own door, which leads to all of them, and builders for tests.
-const OUTSIDE: [&str; 2] = ["", "fixtures"];
+/// The planner's fields are its own: one folder alone may add methods to it.
+const PLANNER: House = House {
+    name: "planner",
+    sources: "operator/planner/src/",
+    page: "docs/contributing/planner.md",
+    tables: &[("folder", "")],
+    only_in: Some(("impl Planner", "plan")),
+};
 
-/// The only folder that may add methods to the planner: its fields are its own.
-const PLANS: &str = "plan";
+/// What is outside the folders: the doors of the crate, which lead to all of them.
+const OUTSIDE: [&str; 2] = ["", "main"];
+
+/// Tests, and builders for them, are not looked at.
+const OF_TESTS: [&str; 2] = ["tests", "fixtures"];
 
 /// So many lines a function may have, from its name to its end.
 const LONGEST: usize = 80;
 
-/// Checks the planner's sources, and prints how large each folder is.
+/// What a cell says that is no list of folders.
+const NOTHING: &str = "nothing";
+const ALL: &str = "all of them";
+
+/// Checks the sources, and prints how large each folder is.
 pub(crate) fn check() -> Result<()> {
-    let sources = Sources::read()?;
-    for line in sources.sizes() {
-        eprintln!("planner: {line}");
+    let mut wrong = Vec::new();
+    for house in &HOUSES {
+        let page = fs::read_to_string(Path::new(ROOT).join(house.page))
+            .with_context(|| format!("cannot read {}", house.page))?;
+        let sources = Sources::read(house, house.tables_of(&page)?)?;
+        for line in sources.sizes() {
+            eprintln!("{}: {line}", house.name);
+        }
+        wrong.extend(sources.wrong().into_iter().map(|one| format!("{one} (see {})", house.page)));
     }
-    let wrong = sources.wrong();
-    if wrong.is_empty() {
-        Ok(())
-    } else {
-        bail!("see docs/contributing/planner.md:\n  {}", wrong.join("\n  "))
+    ensure!(wrong.is_empty(), "these files break the rules:\n  {}", wrong.join("\n  "));
+    Ok(())
+}
+
+impl House {
+    fn tables_of(&self, page: &str) -> Result<Vec<Table>> {
+        self.tables
+            .iter()
+            .map(|(head, within)| Table::read(page, head, within).with_context(|| self.page.to_owned()))
+            .collect()
+    }
+
+    fn file(&self, module: &str) -> String {
+        let path = if module.is_empty() { "lib".to_owned() } else { module.replace("::", "/") };
+        format!("{}{path}.rs", self.sources)
     }
 }
 
-/// The files by module ("queue::walk").
-struct Sources(BTreeMap<String, Source>);
+/// Each folder, and those that it may import.
+struct Table {
+    /// The folder whose files it is about; empty for the folders of the crate.
+    within: &'static str,
+    rows: Vec<(String, BTreeSet<String>)>,
+}
+
+impl Table {
+    /// The table of a page under a head that begins with this cell: name, what it knows, what it may import.
+    fn read(page: &str, head: &str, within: &'static str) -> Result<Self> {
+        let begins = format!("| {head} |");
+        let table = page.lines().skip_while(|line| !line.starts_with(&begins)).skip(2);
+        let mut rows: Vec<(String, BTreeSet<String>)> = Vec::new();
+        for line in table.take_while(|line| line.starts_with('|')) {
+            let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+            let [name, _, may] = cells.as_slice() else { anyhow::bail!("no row of three cells: {line}") };
+            let name = name.trim_matches('`').to_owned();
+            let above: BTreeSet<String> = rows.iter().map(|(name, _)| name.clone()).collect();
+            let may: BTreeSet<String> = match *may {
+                NOTHING => BTreeSet::new(),
+                ALL => above.clone(),
+                list => list.split(", ").map(|one| one.trim_matches('`').to_owned()).collect(),
+            };
+            if let Some(other) = may.difference(&above).next() {
+                anyhow::bail!("{name} may import {other}, which does not stand above it");
+            }
+            rows.push((name, may));
+        }
+        ensure!(!rows.is_empty(), "there is no table under {begins}");
+        Ok(Self { within, rows })
+    }
+
+    /// The row of a module; none if it is outside the table.
+    fn room<'m>(&self, module: &'m str) -> Option<&'m str> {
+        let inside = if self.within.is_empty() {
+            module
+        } else {
+            module.strip_prefix(self.within)?.strip_prefix("::")?
+        };
+        Some(folder(inside))
+    }
+
+    /// True if a module is neither outside nor in a row.
+    fn lacks(&self, module: &str) -> bool {
+        let is_row = |own: &str| self.rows.iter().any(|(name, _)| name == own);
+        self.room(module).is_some_and(|own| !OUTSIDE.contains(&own) && !is_row(own))
+    }
+
+    /// Why a file may not import another; none if it may.
+    fn forbids(&self, house: &House, from: &str, to: &str) -> Option<String> {
+        let own = self.room(from).filter(|own| !OUTSIDE.contains(own))?;
+        // Out of the folder it leads where the other table says, but not to the folder's own door.
+        let other = if to == self.within { "" } else { self.room(to)? };
+        if own == other {
+            return None;
+        }
+        let (_, may) = self.rows.iter().find(|(name, _)| name == own)?;
+        let (from, to) = (house.file(from), house.file(to));
+        (!may.contains(other)).then(|| format!("{from}: {own} may not import {to}"))
+    }
+}
+
+/// The files by module ("queue::walk"), and the tables that they keep to.
+struct Sources {
+    house: &'static House,
+    tables: Vec<Table>,
+    files: BTreeMap<String, Source>,
+}
 
 struct Source {
     /// The paths that it names, in imports or elsewhere.
     paths: BTreeSet<String>,
-    /// What it passes on to those who import it, by name.
+    /// What it passes on to those who import it, by name: the files below it see also what it imports for itself.
     passed_on: BTreeMap<String, String>,
-    adds_to_planner: bool,
+    /// Without imports, comments and what stands in quotes.
+    code: String,
     /// Functions of more than [`LONGEST`] lines, with how many they have.
     too_long: Vec<(String, usize)>,
     /// Public items.
@@ -83,10 +161,11 @@ struct Source {
 }
 
 impl Sources {
-    fn read() -> Result<Self> {
-        let mut all = BTreeMap::new();
+    fn read(house: &'static House, tables: Vec<Table>) -> Result<Self> {
+        let mut files = BTreeMap::new();
         for path in docs::checkout()? {
-            let Some(module) = path.strip_prefix(SOURCES).and_then(|path| path.strip_suffix(".rs")) else {
+            let Some(module) = path.strip_prefix(house.sources).and_then(|path| path.strip_suffix(".rs"))
+            else {
                 continue;
             };
             let text = fs::read_to_string(Path::new(ROOT).join(&path))
@@ -94,33 +173,41 @@ impl Sources {
             let module = module.replace('/', "::");
             let module = module.strip_suffix("::mod").unwrap_or(&module);
             let module = if module == "lib" { "" } else { module };
-            if !module.ends_with("tests") {
-                all.insert(module.to_owned(), Source::of(&text));
+            if !module.split("::").any(|part| OF_TESTS.iter().any(|end| part.ends_with(end))) {
+                files.insert(module.to_owned(), Source::of(&text));
             }
         }
-        Ok(Self(all))
+        Ok(Self { house, tables, files })
     }
 
     /// What breaks the rules.
     fn wrong(&self) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut graph = BTreeMap::new();
-        for (module, source) in &self.0 {
-            let passed_on = source.passed_on.values().filter_map(|path| self.resolve(module, path));
+        for (module, source) in &self.files {
             let arrows = self.arrows(module);
-            wrong.extend(arrows.iter().cloned().chain(passed_on).filter_map(|to| forbidden(module, &to)));
-            graph.insert(module.as_str(), arrows);
-            if folder(module) != PLANS && source.adds_to_planner {
-                wrong.push(format!("{}: `impl Planner` belongs into {PLANS}/ alone", file(module)));
+            let passed_on = source.passed_on.values().filter_map(|path| self.resolve(module, path));
+            let leads_to: BTreeSet<String> = arrows.iter().cloned().chain(passed_on).collect();
+            let forbidden =
+                |to: &String| self.tables.iter().find_map(|table| table.forbids(self.house, module, to));
+            wrong.extend(leads_to.iter().filter_map(forbidden));
+            if self.tables.iter().any(|table| table.lacks(module)) {
+                wrong.push(format!("{}: not in the table", self.house.file(module)));
             }
-        }
-        for (module, source) in &self.0 {
+            graph.insert(module.as_str(), arrows);
+            if let Some((text, only)) = self.house.only_in
+                && folder(module) != only
+                && source.code.contains(text)
+            {
+                wrong.push(format!("{}: `{text}` belongs into {only}/ alone", self.house.file(module)));
+            }
             wrong.extend(source.too_long.iter().map(|(name, lines)| {
-                format!("{}: {name} has {lines} lines; a function has at most {LONGEST}", file(module))
+                let file = self.house.file(module);
+                format!("{file}: {name} has {lines} lines; a function has at most {LONGEST}")
             }));
         }
         wrong.extend(circles(&graph).into_iter().map(|circle| {
-            let files: Vec<String> = circle.iter().map(|module| file(module)).collect();
+            let files: Vec<String> = circle.iter().map(|module| self.house.file(module)).collect();
             format!("these files import each other in a circle: {}", files.join(", "))
         }));
         wrong
@@ -129,7 +216,7 @@ impl Sources {
     /// Lines without tests, files, arrows to other files, and public items of each folder.
     fn sizes(&self) -> Vec<String> {
         let mut folders: BTreeMap<&str, [usize; 4]> = BTreeMap::new();
-        for (module, source) in self.0.iter().filter(|(module, _)| folder(module) != "fixtures") {
+        for (module, source) in &self.files {
             let sums = folders.entry(folder(module)).or_default();
             for (sum, more) in
                 sums.iter_mut().zip([source.lines, 1, self.arrows(module).len(), source.public])
@@ -141,10 +228,12 @@ impl Sources {
             folders.values().fold([0; 4], |all, one| std::array::from_fn(|index| all[index] + one[index]));
         let line = |(name, [lines, files, arrows, public]): (&str, &[usize; 4])| {
             format!(
-                "{name:<10} {lines:>6} lines, {files:>3} files, {arrows:>3} arrows, {public:>4} public items"
+                "{name:<16} {lines:>6} lines, {files:>3} files, {arrows:>3} arrows, {public:>4} public items"
             )
         };
-        let names = FOLDERS.iter().map(|(name, _)| *name).chain([""]);
+        let crate_rows =
+            self.tables.iter().filter(|table| table.within.is_empty()).flat_map(|table| &table.rows);
+        let names = crate_rows.map(|(name, _)| name.as_str()).chain([""]);
         let known = names
             .filter_map(|name| Some((if name.is_empty() { "lib.rs" } else { name }, folders.get(name)?)));
         known.chain([("together", &all)]).map(line).collect()
@@ -153,7 +242,7 @@ impl Sources {
     /// The files from which a file uses something, even if a third one passes it on. What it passes on itself does not
     /// count: nothing in it depends on that.
     fn arrows(&self, module: &str) -> BTreeSet<String> {
-        let paths = self.0.get(module).into_iter().flat_map(|source| &source.paths);
+        let paths = self.files.get(module).into_iter().flat_map(|source| &source.paths);
         paths.filter_map(|path| self.resolve(module, path)).filter(|to| to != module).collect()
     }
 
@@ -173,20 +262,20 @@ impl Sources {
                 }
             }
             // A file below this one, or another crate.
-            first => _ = self.0.get(&below(&at, first))?,
+            first => _ = self.files.get(&below(&at, first))?,
         }
-        while let Some(part) = parts.next_if(|part| self.0.contains_key(&below(&at, part))) {
+        while let Some(part) = parts.next_if(|part| self.files.contains_key(&below(&at, part))) {
             at.push(part);
         }
         let found = at.join("::");
-        let passed_on = parts.next().and_then(|name| self.0.get(&found)?.passed_on.get(name));
+        let passed_on = parts.next().and_then(|name| self.files.get(&found)?.passed_on.get(name));
         Some(passed_on.and_then(|path| self.resolve(&found, path)).unwrap_or(found))
     }
 }
 
 impl Source {
     fn of(text: &str) -> Self {
-        let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let text = without_tests(text);
         let code = code(text);
         let (mut rest, mut named, mut passed_on) = (String::new(), BTreeSet::new(), BTreeMap::new());
         for statement in code.split_inclusive(';') {
@@ -196,9 +285,11 @@ impl Source {
             };
             rest.push_str(import.before);
             for path in expand(import.tree) {
-                match path.rsplit("::").next() {
-                    Some(name) if import.is_public => _ = passed_on.insert(name.to_owned(), path),
-                    _ => _ = named.insert(path),
+                if !import.is_public {
+                    named.insert(path.clone());
+                }
+                if let Some(name) = path.rsplit("::").next().filter(|name| *name != "*") {
+                    passed_on.insert(name.to_owned(), path);
                 }
             }
         }
@@ -206,10 +297,10 @@ impl Source {
         Self {
             paths: named,
             passed_on,
-            adds_to_planner: rest.contains("impl Planner"),
             too_long: too_long(text),
             public: rest.lines().filter(|line| is_public(line)).count(),
             lines: text.lines().count(),
+            code: rest,
         }
     }
 }
@@ -224,22 +315,13 @@ fn folder(module: &str) -> &str {
     module.split("::").next().unwrap_or_default()
 }
 
-fn file(module: &str) -> String {
-    format!("{SOURCES}{}.rs", if module.is_empty() { "lib".to_owned() } else { module.replace("::", "/") })
-}
-
-/// Why a file may not import another; none if it may.
-fn forbidden(from: &str, to: &str) -> Option<String> {
-    let (own, other) = (folder(from), folder(to));
-    if own == other || OUTSIDE.contains(&own) {
-        return None;
-    }
-    let may = FOLDERS.iter().find(|(name, _)| *name == own).map(|(_, may)| *may);
-    match may {
-        None => Some(format!("{}: no folder of the table; xtask/src/layers.rs has them", file(from))),
-        Some(may) if may.contains(&other) => None,
-        Some(_) => Some(format!("{}: {own}/ may not import {}", file(from), file(to))),
-    }
+/// A file up to the tests at its end.
+fn without_tests(text: &str) -> &str {
+    let is_end = |(place, _): &(usize, &str)| {
+        let rest = &text[place + "#[cfg(test)]\n".len()..];
+        rest.lines().next().is_some_and(|line| line.ends_with("mod tests {"))
+    };
+    text.match_indices("#[cfg(test)]\n").find(is_end).map_or(text, |(place, _)| &text[..place])
 }
 
 /// Circles of more than one file.
@@ -380,8 +462,29 @@ fn code(text: &str) -> String {
 mod tests {
     use super::*;
 
+    const PAGE: &str = "\
+| folder | what it knows | may import |
+|---|---|---|
+| `values` | | nothing |
+| `capacity` | | `values` |
+| `queue` | | `values`, `capacity` |
+| `causes` | | `values` |
+| `plan` | | all of them |
+
+| file of `queue` | what it decides | may import |
+|---|---|---|
+| `line` | | nothing |
+| `walk` | | `line` |
+";
+
+    fn sources_with(tables: &'static [(&str, &str)], files: &[(&str, &str)]) -> Sources {
+        let house: &'static House = Box::leak(Box::new(House { tables, ..PLANNER }));
+        let files = files.iter().map(|(module, text)| ((*module).to_owned(), Source::of(text))).collect();
+        Sources { house, tables: house.tables_of(PAGE).unwrap(), files }
+    }
+
     fn sources(files: &[(&str, &str)]) -> Sources {
-        Sources(files.iter().map(|(module, text)| ((*module).to_owned(), Source::of(text))).collect())
+        sources_with(&[("folder", "")], files)
     }
 
     #[test]
@@ -394,7 +497,7 @@ mod tests {
         ] {
             let wrong =
                 sources(&[("queue", ""), ("queue::walk", ""), ("capacity", text), ("values", "")]).wrong();
-            assert!(wrong.iter().any(|one| one.contains("capacity/ may not import")), "{text}: {wrong:?}");
+            assert!(wrong.iter().any(|one| one.contains("capacity may not import")), "{text}: {wrong:?}");
         }
         for text in [
             "use crate::capacity::Capacity;\n",
@@ -450,19 +553,50 @@ mod tests {
     #[test]
     fn a_folder_that_the_table_does_not_know_is_named() {
         let wrong = sources(&[("other", "use crate::values::Key;\n"), ("values", "")]).wrong();
-        assert!(wrong[0].contains("no folder of the table"), "{wrong:?}");
+        assert!(wrong[0].contains("not in the table"), "{wrong:?}");
     }
 
     #[test]
-    fn no_folder_of_the_table_knows_one_below_it() {
-        for (index, (name, may)) in FOLDERS.iter().enumerate() {
-            let above: Vec<&str> = FOLDERS[..index].iter().map(|(name, _)| *name).collect();
-            assert!(may.iter().all(|one| above.contains(one)), "{name}");
+    fn files_of_a_folder_may_have_a_table_of_their_own() {
+        let tables = &[("folder", ""), ("file of `queue`", "queue")];
+        let door = ("queue", "use line::Line;\nuse walk::all;\n");
+        let line = ("queue::line", "use crate::values::Key;\n");
+        let all = |walk| sources_with(tables, &[("values", ""), door, line, ("queue::walk", walk)]).wrong();
+        // What the door imports for itself the files below it see.
+        for walk in ["use super::line::Line;\n", "use super::Line;\n", "use crate::values::Key;\n"] {
+            assert_eq!(all(walk), Vec::<String>::new(), "{walk}");
         }
+        assert!(all("use crate::queue::Door;\n")[0].contains("walk may not import"), "the door is above");
+        let upwards = ("queue::line", "use super::all;\n");
+        let wrong =
+            sources_with(tables, &[("queue", "use walk::all;\n"), upwards, ("queue::walk", "")]).wrong();
+        assert_eq!(wrong.len(), 1, "{wrong:?}");
+        assert!(wrong[0].ends_with("line may not import operator/planner/src/queue/walk.rs"), "{wrong:?}");
+        assert!(sources_with(tables, &[("queue::other", "")]).wrong()[0].contains("not in the table"));
     }
 
     #[test]
-    fn the_planner_keeps_to_the_table() {
+    fn no_folder_of_a_table_knows_one_below_it() {
+        let page = PAGE.replace("| `capacity` | | `values` |", "| `capacity` | | `values`, `queue` |");
+        let error = PLANNER.tables_of(&page).err().unwrap();
+        assert!(format!("{error:#}").contains("capacity may import queue, which does not stand above it"));
+        assert!(PLANNER.tables_of("no table").is_err());
+    }
+
+    #[test]
+    fn tests_at_the_end_of_a_file_do_not_count() {
+        let tests =
+            |begin: &str| format!("use crate::values::Key;\n\n{begin}\n    use crate::plan::Plan;\n}}\n");
+        for begin in ["#[cfg(test)]\nmod tests {", "#[cfg(test)]\npub(super) mod tests {"] {
+            let text = tests(begin);
+            assert!(sources(&[("values", ""), ("plan", ""), ("queue", &text)]).wrong().is_empty(), "{begin}");
+        }
+        let builder = tests("#[cfg(test)]\nfn builder() {");
+        assert!(!sources(&[("values", ""), ("plan", ""), ("queue", &builder)]).wrong().is_empty());
+    }
+
+    #[test]
+    fn the_sources_keep_to_their_tables() {
         check().unwrap();
     }
 }
