@@ -23,7 +23,7 @@ struct House {
     only_in: Option<(&'static str, &'static str)>,
 }
 
-const HOUSES: [House; 1] = [PLANNER];
+const HOUSES: [House; 2] = [PLANNER, SUBMITTER];
 
 /// The planner's fields are its own: one folder alone may add methods to it.
 const PLANNER: House = House {
@@ -32,6 +32,14 @@ const PLANNER: House = House {
     page: "docs/contributing/planner.md",
     tables: &[("folder", "")],
     only_in: Some(("impl Planner", "plan")),
+};
+
+const SUBMITTER: House = House {
+    name: "submitter",
+    sources: "gromacs-submitter/src/",
+    page: "docs/contributing/submitter.md",
+    tables: &[("folder", ""), ("file of `advance`", "advance")],
+    only_in: None,
 };
 
 /// What is outside the folders: the doors of the crate, which lead to all of them.
