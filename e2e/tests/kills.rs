@@ -137,10 +137,11 @@ impl Stage {
         does: impl Future<Output = Result<()>>,
     ) -> Result<()> {
         let hour_ago = format!(
-            "update gromacs_to_tune set progress_from_time = progress_from_time - interval '1 hour',
+            "update gromacs_to_tune set submitter_state = jsonb_set(submitter_state, '{{progress_from_time}}',
+                    to_jsonb((submitter_state ->> 'progress_from_time')::timestamptz - interval '1 hour')),
                 next_attempt_time = now(), wakes = wakes + 1
             where id = {id} and state = 'running' and attempt = 1
-                and progress_from_time > now() - interval '30 minutes'"
+                and (submitter_state ->> 'progress_from_time')::timestamptz > now() - interval '30 minutes'"
         );
         let hurry = async {
             let mut every = tokio::time::interval(Duration::from_millis(300));
@@ -395,7 +396,7 @@ async fn is_held_while_it_grows(stage: &Stage, id: i64) -> Result<()> {
     let mut job = is_suspended_to_grow(stage, id).await?;
     job.is_held().await?;
     job.is_interrupted(Reason::Suspended, WaitingReason::Suspended).await?;
-    let stays = "state = 'interrupted' and rung = 3 and next_rung is null and grown_from is null";
+    let stays = "state = 'interrupted' and rung = 3 and next_rung is null and submitter_state ->> 'grown_from' is null";
     stage.row_is(id, stays).await?;
     job.is_suspended().await?;
     cancel(stage, id, job).await
@@ -408,7 +409,7 @@ async fn grows(stage: &Stage, id: i64) -> Result<()> {
     job.is_interrupted(Reason::Suspended, WaitingReason::Suspended).await?;
     job.is_replaced(5).await?;
     // It may run at once, and was then never seen to wait: here it always is.
-    stage.row_is(id, "state = 'interrupted' and rung = 1 and grown_from = 3").await?;
+    stage.row_is(id, "state = 'interrupted' and rung = 1 and submitter_state -> 'grown_from' = '3'").await?;
     job.runs(LONG_GOES_ON).await?;
     stage.progresses(id, 2, 1200).await?;
     job.completes("", Some(LONG_END)).await?;
@@ -512,9 +513,10 @@ async fn end_of(stage: &Stage, id: i64, witness: &Witness) -> Result<End> {
         and i.submission = o.submission and i.attempt = o.attempt and i.outcome = 'interrupted')";
     Ok(End {
         row: read(format!(
-            "select to_jsonb(q) - '{{id,job_uid,creation_time,state_time,finish_time,progress_time,progress_from_step,
-                progress_from_time,attempt_seen_time,interruption_time,ladder_interruptions,lease_holder,lease_until,
-                next_attempt_time,wakes,follower,followed_until}}'::text[] as row,
+            "select to_jsonb(q) - '{{id,job_uid,creation_time,state_time,finish_time,progress_time,lease_holder,lease_until,
+                next_attempt_time,wakes,follower,followed_until}}'::text[] || jsonb_build_object('submitter_state',
+                    q.submitter_state - '{{progress_from_step,progress_from_time,attempt_seen_time,interruption_time,
+                        ladder_interruptions}}'::text[]) as row,
                 q.lease_holder is null as is_given_back, q.finish_time is not null as has_ended
             from gromacs_to_tune q where id = {id}"
         ))

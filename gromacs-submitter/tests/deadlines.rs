@@ -8,7 +8,7 @@ use gromacs_submitter::store::{
 };
 use postgres::migrated_store;
 use rows::{any, rung};
-use scavenger_schema::simulation::{LadderRung, RowStatus, State};
+use scavenger_schema::simulation::{LadderRung, PrivateState, RowStatus, State};
 use serde_json::Value;
 
 async fn add(store: &Store, tpr_path: &str, deadline: Option<Moment>) -> Result<i64, StoreError> {
@@ -133,9 +133,9 @@ async fn a_ladder_that_is_renewed_keeps_what_attempts_ran_with() {
     let faster = LadderRung { ns_per_day_p50: 60.0, model_version: "2".to_owned(), ..rung(2, 1000) };
     let renewed = vec![rung(4, 4000), faster.clone()];
     let changes = Changes { renewed: Some(renewed.clone()), ..Changes::default() };
-    let status = RowStatus { ladder_interruptions: 3, ..status };
+    let status = RowStatus { private: PrivateState { ladder_interruptions: 3, ..status.private }, ..status };
     let claim = store.record(&claim, &status, &changes).await.expect("should write");
-    assert_eq!(claim.row.status.ladder_interruptions, 3);
+    assert_eq!(claim.row.status.private.ladder_interruptions, 3);
     let read = store.ladder(row, 1).await.expect("should read");
     let (gone, tried): (Vec<LadderRung>, Vec<LadderRung>) = read.into_iter().partition(|rung| rung.replaced);
     assert_eq!(tried, renewed, "in this order");

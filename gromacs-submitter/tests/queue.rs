@@ -13,7 +13,7 @@ use gromacs_submitter::store::{Changes, Edit, Labels, Moment, NewRow, RowFilter,
 use postgres::{as_role, migrated_store, store};
 use program::{Program, text};
 use rows::any;
-use scavenger_schema::simulation::{LadderSettings, RowStatus, State};
+use scavenger_schema::simulation::{LadderSettings, PrivateState, RowStatus, State};
 use serde_json::Value;
 use sqlx::Executor as _;
 
@@ -364,7 +364,11 @@ async fn what_the_inspection_found_is_written_and_read_again() {
         let mut inspection = gromacs_submitter::probe::parse_inspection(&text).expect("should be read");
         inspection.image = Some("gromacs@sha256:1".to_owned());
         let changes = Changes { inspection: Some(inspection), ..Changes::default() };
-        let status = RowStatus { state: State::Inspecting, start_failures: 2, ..claim.row.status.clone() };
+        let status = RowStatus {
+            state: State::Inspecting,
+            private: PrivateState { start_failures: 2, ..claim.row.status.private.clone() },
+            ..claim.row.status.clone()
+        };
         claim = submitter.record(&claim, &status, &changes).await.expect("should record");
         assert_eq!((claim.row.system.atoms, claim.row.system.nsteps), (Some(9), Some(nsteps)));
         assert_eq!(claim.row.append, Some(false), "what was found first stays");

@@ -10,7 +10,7 @@ use gromacs_submitter::store::{Changes, Claim, ClaimOptions, NewRow, Progress, S
 use gromacs_submitter::view::{AttemptView, NodeView};
 use jiff::{SignedDuration, Timestamp};
 use postgres::{migrated_store, store};
-use scavenger_schema::simulation::{RowStatus, State};
+use scavenger_schema::simulation::{PrivateState, RowStatus, State};
 use scavenger_vocabulary::{Outcome, Reason};
 
 fn now() -> Timestamp {
@@ -273,7 +273,7 @@ async fn the_end_of_a_log_and_the_highest_peak_stay() {
     let status = RowStatus {
         state: State::Queued,
         submission: 2,
-        outgrown_memory_bytes: Some(64 << 20),
+        private: PrivateState { outgrown_memory_bytes: Some(64 << 20), ..claim.row.status.private.clone() },
         ..claim.row.status.clone()
     };
     let changes = Changes { attempts: vec![failed, AttemptRecord::of(&view)], ..Changes::default() };

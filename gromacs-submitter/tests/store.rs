@@ -678,3 +678,23 @@ async fn an_observation_tells_of_speed_or_of_memory() {
     assert!(!insert("1, null, 1, 1, false").await, "a speed without steps");
     assert!(!insert("1, 1, 1, 1, true").await, "what was killed has no speed");
 }
+
+/// A roll runs two versions side by side: what the newer one remembers is still there after the older one has written.
+#[tokio::test]
+async fn what_a_newer_submitter_remembers_survives_a_write() {
+    let (store, _) = migrated_store("a").await;
+    store.add(&new_row("water/topol.tpr")).await.expect("should add");
+    let newer = "update gromacs_to_tune set submitter_state = '{\"laps\": 2, \"of_a_later_version\": {\"since\": [1, 2]}}'";
+    sqlx::query(newer).execute(store.pool()).await.expect("should play the newer one");
+    let claim = claim_one(&store).await;
+    let mut status = claim.row.status.clone();
+    assert_eq!(status.private.laps, 2);
+    status.private.laps = 3;
+    store.record(&claim, &status, &Changes::default()).await.expect("should record");
+    let found: serde_json::Value = sqlx::query_scalar("select submitter_state from gromacs_to_tune")
+        .fetch_one(store.pool())
+        .await
+        .expect("should read");
+    assert_eq!(found["laps"], 3);
+    assert_eq!(found["of_a_later_version"], serde_json::json!({ "since": [1, 2] }));
+}

@@ -193,31 +193,20 @@ create table gromacs_to_tune (
     job_uid text,
     rung integer,
     next_rung integer,
-    grown_from integer,
-    laps integer not null default 0,
-    next_lap_time timestamptz,
-    no_room_since timestamptz,
-    no_room_seconds double precision not null default 0,
     attempt integer not null default 0,
-    attempts_recorded integer not null default 0,
     first_step bigint,
     step bigint,
     ns_per_day double precision,
     progress_time timestamptz,
     interruptions integer not null default 0,
-    verifying boolean not null default false,
     creation_time timestamptz not null default now(),
     state_time timestamptz not null default now(),
     start_time timestamptz,
     finish_time timestamptz,
-    outgrown_memory_bytes bigint,
-    probe_outgrown_memory_bytes bigint,
     peak_memory_bytes bigint,
     job_expiry_time timestamptz,
-    start_failures integer not null default 0,
-    not_before timestamptz,
-    checkpoint_step bigint,
-    speed_ratio double precision,
+    -- What the submitter remembers for itself alone. No function and no constraint looks into it.
+    submitter_state jsonb not null default '{}',
     inspect_again boolean not null default false,
     waits_for_rows boolean not null default false,
 
@@ -230,8 +219,6 @@ create table gromacs_to_tune (
     follower text,
     followed_until timestamptz,
 
-    -- A growth that comes to nothing costs a restart, so the next one is tried after twice the time.
-    growth_failures integer not null default 0,
     -- An ensemble: one row that computes several simulations side by side, as mdrun's -multidir names them. tpr_path names
     -- the file in each folder, and the folders stand beside it: ensemble/topol.tpr with {sim0,sim1} means
     -- ensemble/sim0/topol.tpr and ensemble/sim1/topol.tpr.
@@ -239,12 +226,8 @@ create table gromacs_to_tune (
     -- What a folder may be called, the trigger below says in full; the constraint keeps the shape of what others write.
     multidir text[] not null default '{}',
     blocked boolean not null default false,
-    progress_from_step bigint,
-    progress_from_time timestamptz,
-    interruption_time timestamptz,
     deadline timestamptz,
     late_seconds bigint,
-    ladder_interruptions integer not null default 0,
     -- How configurations are chosen is a question of the site, of a group and of a simulation: an idle GPU is worth less than
     -- a busy one. What a row leaves open its tenant says, then the ScavengerPool, then the submitter, each time the tuner is
     -- asked.
@@ -252,8 +235,6 @@ create table gromacs_to_tune (
     max_configurations integer,
     gpu_price double precision,
     memory_price double precision,
-    -- What a restart costs is measured: the time in which an attempt is there and computes nothing yet.
-    attempt_seen_time timestamptz,
     -- A chain of minimisation, equilibration and production runs unattended if each row makes its .tpr file of what the row
     -- before it computed.
     grompp_options text[] not null default '{}',
@@ -452,31 +433,19 @@ comment on column gromacs_to_tune.submission is 'Number of its ScavengerJob grom
 comment on column gromacs_to_tune.job_uid is 'UID of the ScavengerJob once it was seen.';
 comment on column gromacs_to_tune.rung is 'Number in gromacs_ladder of the configuration in use, counted from 1.';
 comment on column gromacs_to_tune.next_rung is 'Number in gromacs_ladder of the configuration that is about to replace it; null otherwise.';
-comment on column gromacs_to_tune.grown_from is 'Configuration that it was stopped on to go on with a larger one; null once it runs.';
-comment on column gromacs_to_tune.laps is 'How often every configuration was tried and none found free capacity.';
-comment on column gromacs_to_tune.next_lap_time is 'When the ladder is tried again from its largest configuration.';
-comment on column gromacs_to_tune.no_room_since is 'Since when it waits for free capacity with this configuration; null while it waits for anything else.';
-comment on column gromacs_to_tune.no_room_seconds is 'Seconds it waited for free capacity with this configuration before no_room_since.';
 comment on column gromacs_to_tune.attempt is 'Number of the ScavengerJob''s attempt that first_step, step and ns_per_day belong to.';
-comment on column gromacs_to_tune.attempts_recorded is 'Highest number of an attempt of this submission whose end is recorded.';
 comment on column gromacs_to_tune.first_step is 'Step at which that attempt started.';
 comment on column gromacs_to_tune.step is 'Last step seen; with multidir, that of the least advanced simulation.';
 comment on column gromacs_to_tune.ns_per_day is 'Speed in ns of simulated time per day: estimated while it runs, measured by mdrun once it is completed; with multidir, that of the least advanced simulation, then that of the slowest.';
 comment on column gromacs_to_tune.progress_time is 'When step and ns_per_day were seen.';
 comment on column gromacs_to_tune.interruptions is 'How often it was interrupted, over all submissions.';
-comment on column gromacs_to_tune.verifying is 'True while the checkpoint is read to see whether the last step was reached.';
 comment on column gromacs_to_tune.creation_time is 'When the row was inserted.';
 comment on column gromacs_to_tune.state_time is 'When state changed last.';
 comment on column gromacs_to_tune.start_time is 'When mdrun first ran.';
 comment on column gromacs_to_tune.finish_time is 'When it was completed, failed or cancelled.';
-comment on column gromacs_to_tune.outgrown_memory_bytes is 'Most memory, in bytes, with which mdrun was killed for using more; a configuration must have more than that. Null if that never happened.';
-comment on column gromacs_to_tune.probe_outgrown_memory_bytes is 'Memory with which the inspection was killed, in bytes; null if it never was. It has nothing to do with what mdrun needs.';
 comment on column gromacs_to_tune.peak_memory_bytes is 'Most memory that the attempt was seen to use, in bytes; null where the cluster does not measure it.';
 comment on column gromacs_to_tune.job_expiry_time is 'When the ScavengerJob of a row that has ended is removed; null if nothing is left to remove.';
-comment on column gromacs_to_tune.start_failures is 'Starts in a row that ended before the first step for a reason that goes by (a lock that is held, a full volume); the delay before the next one grows with it.';
-comment on column gromacs_to_tune.not_before is 'Before this time its next submission is not begun; null if nothing holds it.';
-comment on column gromacs_to_tune.checkpoint_step is 'Step that a checkpoint is known to have reached; an attempt that starts before it is stopped.';
-comment on column gromacs_to_tune.speed_ratio is 'Measured speed divided by the predicted one, in this submission; null until something was measured.';
+comment on column gromacs_to_tune.submitter_state is 'What the submitter remembers of the row for itself alone: retry cycles, clocks, growth, failed starts, memory of probes. Its keys may change with any version.';
 comment on column gromacs_to_tune.inspect_again is 'True if the .tpr file is read again before the next submission, since a retry was requested.';
 comment on column gromacs_to_tune.waits_for_rows is 'True if a row of the column after is not completed: the row is not begun. Kept by triggers.';
 comment on column gromacs_to_tune.lease_holder is 'Submitter that works on the row.';
@@ -486,20 +455,14 @@ comment on column gromacs_to_tune.failures is 'Steps in a row that could not be 
 comment on column gromacs_to_tune.wakes is 'Counts reasons to look at the row at once; one that arrives while a submitter works on it is not lost.';
 comment on column gromacs_to_tune.follower is 'Submitter that follows the log of the running attempt.';
 comment on column gromacs_to_tune.followed_until is 'Until when it does without another sign of life; later another one may.';
-comment on column gromacs_to_tune.growth_failures is 'Times in a row that it stopped to go on with a larger configuration and went back to the one that it had; the time before the next one grows with it.';
 comment on column gromacs_to_tune.multidir is 'Folders of several simulations that the row computes side by side, relative to the folder of tpr_path, such as {sim0,sim1,sim2,sim3}; 2 to 32. Each holds a file and, if the row starts from one, a checkpoint of the names that tpr_path and checkpoint_path end in. Empty for one simulation.';
 comment on column gromacs_to_tune.blocked is 'True if it waits in the cluster for something that other rows of its owner do not wait for, such as its volume: others begin meanwhile.';
-comment on column gromacs_to_tune.progress_from_step is 'Step of the attempt when its progress was first seen; what it does per day is counted from there.';
-comment on column gromacs_to_tune.progress_from_time is 'When that was.';
-comment on column gromacs_to_tune.interruption_time is 'When the last interruption of this submission came to be known.';
 comment on column gromacs_to_tune.deadline is 'When it should be completed. It orders the choice of configurations, and lets the row grow earlier; nothing is stopped for it. No deadline if null.';
 comment on column gromacs_to_tune.late_seconds is 'Seconds by which it is expected to miss its deadline, at the slow end of what is predicted or measured; null if it is expected to meet it.';
-comment on column gromacs_to_tune.ladder_interruptions is 'The number of interruptions when the tuner was asked last: it is asked once after each.';
 comment on column gromacs_to_tune.min_efficiency is 'Share of the best speed per price that the first configuration has at least, 0.01 to 1; that of its tenant, the pool or the submitter if null.';
 comment on column gromacs_to_tune.max_configurations is 'Most configurations that are tried, 1 to 32; those of its tenant, the pool or the submitter if null.';
 comment on column gromacs_to_tune.gpu_price is 'Cores that a GPU counts as; those of its tenant, the pool or the submitter if null.';
 comment on column gromacs_to_tune.memory_price is 'Cores that a GiB of memory counts as; those of its tenant, the pool or the submitter if null.';
-comment on column gromacs_to_tune.attempt_seen_time is 'When the attempt was first seen.';
 comment on column gromacs_to_tune.grompp_options is 'Options of gmx grompp and their values, each a word of its own, such as {-f,md.mdp,-c,gromacs-6/confout.gro,-p,topol.top}: the .tpr file is made with them in its folder before it is read, as long as nothing has been computed. {after} in a path stands for the row in after. Empty if the file is there.';
 
 -- Claims go over the rows that are in work and over the head of the queue of each owner in each namespace, never over the

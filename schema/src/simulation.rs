@@ -8,6 +8,8 @@ use std::str::FromStr;
 
 use jiff_sqlx::Timestamp;
 use scavenger_vocabulary::Outcome;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sqlx::types::Json;
 
 pub use crate::gpu_offload::MINIMISERS;
@@ -545,24 +547,8 @@ pub struct RowStatus {
     pub rung: Option<i32>,
     /// Configuration that is about to replace it.
     pub next_rung: Option<i32>,
-    /// Configuration that it was stopped on to go on with a larger one; none once it runs.
-    pub grown_from: Option<i32>,
-    /// Growths in a row that came to nothing.
-    pub growth_failures: i32,
-    /// How often the whole ladder was tried.
-    pub laps: i32,
-    /// When it starts over from the largest configuration.
-    pub next_lap_time: Option<Timestamp>,
-    /// Since when it waits for room.
-    pub no_room_since: Option<Timestamp>,
-    /// Seconds it waited for room before that.
-    pub no_room_seconds: f64,
     /// Attempt that the progress belongs to.
     pub attempt: i32,
-    /// When it was first seen.
-    pub attempt_seen_time: Option<Timestamp>,
-    /// Highest attempt whose end is recorded.
-    pub attempts_recorded: i32,
     /// Step at which that attempt started.
     pub first_step: Option<i64>,
     /// Last step seen.
@@ -571,22 +557,12 @@ pub struct RowStatus {
     pub ns_per_day: Option<f64>,
     /// When they were seen.
     pub progress_time: Option<Timestamp>,
-    /// Step of the attempt when its progress was first seen.
-    pub progress_from_step: Option<i64>,
-    /// When that was.
-    pub progress_from_time: Option<Timestamp>,
-    /// When the last interruption came to be known.
-    pub interruption_time: Option<Timestamp>,
     /// It waits for something that its owner's other rows do not wait for.
     pub blocked: bool,
     /// Seconds by which it is expected to miss its deadline; none if it is expected to meet it.
     pub late_seconds: Option<i64>,
-    /// Interruptions when the tuner was asked last.
-    pub ladder_interruptions: i32,
     /// Interruptions over all submissions.
     pub interruptions: i32,
-    /// The checkpoint is being read.
-    pub verifying: bool,
     /// When mdrun first ran.
     pub start_time: Option<Timestamp>,
     /// When it ended.
@@ -595,24 +571,64 @@ pub struct RowStatus {
     pub next_attempt_time: Timestamp,
     /// Steps in a row that could not be done.
     pub failures: i32,
-    /// Most memory with which mdrun was killed for using more, bytes.
-    pub outgrown_memory_bytes: Option<i64>,
-    /// The same of the probes that read its files.
-    pub probe_outgrown_memory_bytes: Option<i64>,
     /// Most memory that the attempt was seen to use, bytes.
     pub peak_memory_bytes: Option<i64>,
     /// When the ScavengerJob of a row that has ended is removed.
     pub job_expiry_time: Option<Timestamp>,
+    /// The .tpr file is read again before the next submission.
+    pub inspect_again: bool,
+    /// What the submitter alone remembers of it.
+    #[sqlx(rename = "submitter_state", json)]
+    pub private: PrivateState,
+}
+
+/// What the submitter remembers of a row for itself alone: one document, of which nobody else knows a key. Keys may come and go
+/// with any version; what one means and holds never changes. Those that this version does not know are kept, since a newer
+/// submitter may work beside it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PrivateState {
+    /// Configuration that it was stopped on to go on with a larger one; none once it runs.
+    pub grown_from: Option<i32>,
+    /// Growths in a row that came to nothing.
+    pub growth_failures: i32,
+    /// How often the whole ladder was tried.
+    pub laps: i32,
+    /// When it starts over from the largest configuration.
+    pub next_lap_time: Option<jiff::Timestamp>,
+    /// Since when it waits for room.
+    pub no_room_since: Option<jiff::Timestamp>,
+    /// Seconds it waited for room before that.
+    pub no_room_seconds: f64,
+    /// When the attempt was first seen.
+    pub attempt_seen_time: Option<jiff::Timestamp>,
+    /// Highest attempt whose end is recorded.
+    pub attempts_recorded: i32,
+    /// Step of the attempt when its progress was first seen.
+    pub progress_from_step: Option<i64>,
+    /// When that was.
+    pub progress_from_time: Option<jiff::Timestamp>,
+    /// When the last interruption came to be known.
+    pub interruption_time: Option<jiff::Timestamp>,
+    /// Interruptions when the tuner was asked last.
+    pub ladder_interruptions: i32,
+    /// The checkpoint is being read.
+    pub verifying: bool,
+    /// Most memory with which mdrun was killed for using more, bytes.
+    pub outgrown_memory_bytes: Option<i64>,
+    /// The same of the probes that read its files.
+    pub probe_outgrown_memory_bytes: Option<i64>,
     /// Starts in a row that ended before the first step for a reason that goes by.
     pub start_failures: i32,
     /// Before this time its next submission is not begun.
-    pub not_before: Option<Timestamp>,
+    pub not_before: Option<jiff::Timestamp>,
     /// Step that a checkpoint is known to have reached.
     pub checkpoint_step: Option<i64>,
     /// Measured speed divided by the predicted one.
     pub speed_ratio: Option<f64>,
-    /// The .tpr file is read again before the next submission.
-    pub inspect_again: bool,
+    /// What a newer submitter wrote.
+    #[serde(flatten)]
+    pub unknown: BTreeMap<String, Value>,
 }
 
 /// A configuration that the tuner proposed.

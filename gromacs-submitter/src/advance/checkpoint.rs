@@ -11,7 +11,7 @@ use crate::view::{JobView, PoolView};
 /// The step that a checkpoint of the row has reached: mdrun has read it there, at the start of an attempt. What it has
 /// written since is known to its files alone, which are looked at before it starts.
 pub(super) fn saved_step(row: &GromacsToTune, status: &RowStatus) -> Option<i64> {
-    if has_checkpoints(row) { status.checkpoint_step.max(status.first_step) } else { None }
+    if has_checkpoints(row) { status.private.checkpoint_step.max(status.first_step) } else { None }
 }
 
 pub(super) fn has_checkpoints(row: &GromacsToTune) -> bool {
@@ -21,7 +21,7 @@ pub(super) fn has_checkpoints(row: &GromacsToTune) -> bool {
 /// Why the running attempt must not go on; none if it started where it should. `first_step` is that of the running
 /// attempt, and `checkpoint_step` rises only when an attempt ends.
 pub(super) fn lost(row: &GromacsToTune) -> Option<String> {
-    let (first, saved) = row.status.first_step.zip(row.status.checkpoint_step)?;
+    let (first, saved) = row.status.first_step.zip(row.status.private.checkpoint_step)?;
     // It has cut its output files back, or moved them away.
     let parts = if appends(row) { ", set append to false (gromacs-submitter edit)" } else { "" };
     let folder = if row.is_multidir() { "a folder of" } else { "the folder" };

@@ -25,7 +25,7 @@ pub(super) fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
 /// Seconds since the attempt was first seen to compute, by the clock of the database: when its pod started, a kubelet says
 /// by another one.
 pub(super) fn seconds_seen(status: &RowStatus, now: Timestamp) -> f64 {
-    status.progress_from_time.map_or(0.0, |from| seconds_between(from.to_jiff(), now))
+    status.private.progress_from_time.map_or(0.0, |from| seconds_between(from, now))
 }
 
 pub(super) fn is_operator_away(input: &Input<'_>) -> bool {
@@ -35,13 +35,13 @@ pub(super) fn is_operator_away(input: &Input<'_>) -> bool {
 
 /// Seconds it has waited for room with this configuration. The clock stands still while it waits for anything else.
 pub(super) fn run_clock(status: &mut RowStatus, no_room: bool, now: Timestamp) -> f64 {
-    let running = status.no_room_since.map_or(0.0, |since| seconds_between(since.into(), now));
-    let waited = status.no_room_seconds + running;
+    let running = status.private.no_room_since.map_or(0.0, |since| seconds_between(since, now));
+    let waited = status.private.no_room_seconds + running;
     if no_room {
-        status.no_room_since = status.no_room_since.or(Some(now.into()));
+        status.private.no_room_since = status.private.no_room_since.or(Some(now));
     } else {
-        status.no_room_since = None;
-        status.no_room_seconds = waited;
+        status.private.no_room_since = None;
+        status.private.no_room_seconds = waited;
     }
     waited
 }
@@ -53,9 +53,9 @@ pub(super) fn stop_clock(status: &mut RowStatus, now: Timestamp) {
 
 /// The clock starts again: after an interruption, and with each configuration.
 pub(super) fn reset_clock(status: &mut RowStatus) {
-    status.no_room_since = None;
-    status.no_room_seconds = 0.0;
-    status.next_lap_time = None;
+    status.private.no_room_since = None;
+    status.private.no_room_seconds = 0.0;
+    status.private.next_lap_time = None;
 }
 
 /// When it ended, as the operator says: at the latest now, whatever its clock.

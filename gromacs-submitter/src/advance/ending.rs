@@ -1,6 +1,6 @@
 //! The end of a ScavengerJob: what it means for the row, and what was measured.
 
-use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
+use scavenger_schema::simulation::{GromacsToTune, Kind, PrivateState, RowStatus, State};
 use scavenger_vocabulary::Phase;
 
 use super::attempt::{AttemptRecord, followed, measurement, peak_of_last};
@@ -48,12 +48,12 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
         return reached_the_end(status, end, None, input, job);
     }
     // The log is gone: the checkpoint tells.
-    if !status.verifying {
+    if !status.private.verifying {
         let reason =
             "mdrun ended and its log is gone: reads the checkpoint to see whether all steps were done";
         return verify(status, reason);
     }
-    let waits_until = status.not_before.map(|time| time.to_jiff()).filter(|time| *time > input.now);
+    let waits_until = status.private.not_before.filter(|time| *time > input.now);
     let Some(probe) = input.probe() else {
         return match waits_until {
             Some(time) => settle_until(status, None, time),
@@ -111,8 +111,12 @@ fn not_read(status: RowStatus, reason: String, end: i64, input: &Input<'_>, job:
         return match (passes, tries::next_try(&status, input)) {
             (Some(_), Some((start_failures, time))) => {
                 let reason = Some(format!("{reason}; tries again at {time:.0}"));
-                let not_before = Some(time.into());
-                record(RowStatus { start_failures, not_before, reason, ..status })
+                let not_before = Some(time);
+                record(RowStatus {
+                    reason,
+                    private: PrivateState { start_failures, not_before, ..status.private },
+                    ..status
+                })
             }
             (Some((_, meaning)), None) => fail(input, tries::too_often(&reason, meaning, input.row)),
             (None, _) => fail(input, reason),
@@ -136,7 +140,11 @@ fn newest_not_read(status: RowStatus, step: i64, end: i64, input: &Input<'_>, jo
 
 /// A probe reads the checkpoint, and the end of md.log.
 fn verify(status: RowStatus, reason: &str) -> Step {
-    record(RowStatus { reason: Some(reason.to_owned()), verifying: true, ..status })
+    record(RowStatus {
+        reason: Some(reason.to_owned()),
+        private: PrivateState { verifying: true, ..status.private },
+        ..status
+    })
 }
 
 /// What the end of md.log says in the place of the pod's log.
@@ -160,7 +168,7 @@ fn reached_the_end(
 ) -> Step {
     status.state = State::Completed;
     status.reason = None;
-    status.verifying = false;
+    status.private.verifying = false;
     status.step = Some(end);
     status.progress_time = Some(input.now.into());
     status.finish_time = Some(finish_time(input, job));

@@ -1,6 +1,6 @@
 //! A ScavengerJob that failed: whose fault it was, and what the row does about it. A row ends only for its own fault.
 
-use scavenger_schema::simulation::{Kind, LadderRung, RowStatus, State};
+use scavenger_schema::simulation::{Kind, LadderRung, PrivateState, RowStatus, State};
 use scavenger_vocabulary::Reason;
 
 use super::attempt::{AttemptRecord, peak_of_last};
@@ -211,7 +211,7 @@ impl Ended<'_> {
             return again
                 .unwrap_or_else(|| self.ends(status, too_often(&reason, self.end.meaning, row), input));
         }
-        let first = status.submission.saturating_sub(status.start_failures);
+        let first = status.submission.saturating_sub(status.private.start_failures);
         let is_alike = |failure: &&Failure| {
             failure.submission >= first && matches!(failure.meaning().fault(), Fault::Node | Fault::Row)
         };
@@ -244,7 +244,7 @@ pub(super) fn end_of(status: RowStatus, reason: String, input: &Input<'_>, job: 
         reason: Some(reason),
         finish_time: Some(finish_time(input, job)),
         next_rung: None,
-        verifying: false,
+        private: PrivateState { verifying: false, ..status.private },
         ..status
     }
 }
@@ -256,8 +256,11 @@ fn with_more_memory(status: &RowStatus, limit: i64, last_step: Option<i64>, inpu
         format!("mdrun was killed for using more than its {} MiB of memory; goes on with more", limit >> 20);
     let next = with_history(next_submission(input.row, reason), status);
     RowStatus {
-        outgrown_memory_bytes: next.outgrown_memory_bytes.max(Some(limit)),
         step: last_step.or(next.step),
+        private: PrivateState {
+            outgrown_memory_bytes: next.private.outgrown_memory_bytes.max(Some(limit)),
+            ..next.private
+        },
         ..next
     }
 }

@@ -1,7 +1,7 @@
 //! A row that has ended: it goes on if somebody asks for it, and what it left in the cluster is removed.
 
 use jiff::Timestamp;
-use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
+use scavenger_schema::simulation::{GromacsToTune, PrivateState, RowStatus, State};
 
 use super::next::{delete_job, next_submission};
 use super::seen::{Input, Needs};
@@ -30,8 +30,13 @@ pub(super) fn finished(input: &Input<'_>) -> Step {
                 let next = next_submission(row, reason);
                 // Where a row did not complete, a person may have put another checkpoint there, or none, as the row advised:
                 // what is there now counts.
-                let checkpoint_step = next.checkpoint_step.filter(|_| row.status.state == State::Completed);
-                record(RowStatus { start_failures: 0, inspect_again: true, checkpoint_step, ..next })
+                let checkpoint_step =
+                    next.private.checkpoint_step.filter(|_| row.status.state == State::Completed);
+                record(RowStatus {
+                    inspect_again: true,
+                    private: PrivateState { start_failures: 0, checkpoint_step, ..next.private },
+                    ..next
+                })
             }
             // Nothing is left to compute.
             None => settle(row.status.clone(), None, input),

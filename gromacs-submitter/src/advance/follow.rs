@@ -32,7 +32,7 @@ const SHORTEST_ELAPSED_SECONDS: f64 = 30.0;
 const SHORTEST_INTERRUPTED_SECONDS: f64 = 120.0;
 
 pub(super) fn needs(row: &GromacsToTune, _now: Timestamp) -> Needs {
-    let probe = row.status.verifying.then_some(Probe::Verification);
+    let probe = row.status.private.verifying.then_some(Probe::Verification);
     Needs { ladder: true, job: true, probe, ..Needs::default() }
 }
 
@@ -40,7 +40,7 @@ pub(super) fn details(row: &GromacsToTune, seen: &Seen) -> Details {
     let status = &row.status;
     let (job, probe) = (seen.job.as_ref(), seen.probe.as_ref());
     let runs = job.is_some_and(|job| job.phase == Phase::Running);
-    let log = if status.verifying {
+    let log = if status.private.verifying {
         has_ended(probe).then_some(LogToRead::OfProbe)
     } else if runs {
         job.and_then(|job| log_of_running(status, job))
@@ -49,12 +49,12 @@ pub(super) fn details(row: &GromacsToTune, seen: &Seen) -> Details {
     };
     // While it runs with the largest configuration, nothing about the pool matters, unless an earlier attempt has ended
     // that nobody has seen: on which nodes it can have run goes with what it measured.
-    let has_news = job.is_some_and(|job| job.has_ended_since(status.attempts_recorded));
-    let may_grow = status.grown_from.is_some() || growth::may_grow(status, &seen.ladder);
+    let has_news = job.is_some_and(|job| job.has_ended_since(status.private.attempts_recorded));
+    let may_grow = status.private.grown_from.is_some() || growth::may_grow(status, &seen.ladder);
     Details {
         log,
         // What mdrun itself said counts where the probe says nothing.
-        job_log: status.verifying
+        job_log: status.private.verifying
             && probe.is_some_and(|probe| probe.phase == Phase::Failed)
             && has_ended(job),
         pool: !runs || has_news || may_grow,
@@ -69,8 +69,9 @@ pub(super) fn details(row: &GromacsToTune, seen: &Seen) -> Details {
 /// Where an attempt started is read first; what follows can be followed.
 fn log_of_running(status: &RowStatus, job: &JobView) -> Option<LogToRead> {
     let attempt = job.last_attempt().filter(|_| job.ours)?.number;
-    let knows_start =
-        attempt == status.attempt && status.first_step.is_some() && status.progress_from_step.is_some();
+    let knows_start = attempt == status.attempt
+        && status.first_step.is_some()
+        && status.private.progress_from_step.is_some();
     Some(LogToRead::OfRunning { attempt, knows_start })
 }
 
@@ -94,7 +95,7 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
         return fail(input, name_taken(&name, row));
     }
     let ended = matches!(job.phase, Phase::Completed | Phase::Failed);
-    if row.cancel_requested && row.status.verifying {
+    if row.cancel_requested && row.status.private.verifying {
         // The ScavengerJob has ended; what still may wait for room is the probe that reads its checkpoint.
         return cancel_probe(Probe::Verification, input);
     }
@@ -129,7 +130,7 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
         Phase::Completed => completed(status, input, job),
         Phase::Failed => failed(status, input, job),
     };
-    let is_recorded = |attempt: &&AttemptView| attempt.number <= input.row.status.attempts_recorded;
+    let is_recorded = |attempt: &&AttemptView| attempt.number <= input.row.status.private.attempts_recorded;
     let recorded = job.attempts.iter().filter(is_recorded);
     let lost = recorded.filter_map(|attempt| Some((attempt.number, attempt.lost_seconds?))).collect();
     let went_back = input.log().facts().and_then(|facts| computes_again(facts, row, job, knew_start));
@@ -150,7 +151,8 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
     let mut attempts = Vec::new();
     for attempt in &job.attempts {
         let ended = attempt.outcome.is_some();
-        if attempt.number <= status.attempts_recorded || (attempt.number <= status.attempt && !ended) {
+        if attempt.number <= status.private.attempts_recorded || (attempt.number <= status.attempt && !ended)
+        {
             continue;
         }
         let is_known = attempt.number == status.attempt;
@@ -164,28 +166,28 @@ fn synchronise(input: &Input<'_>, job: &JobView) -> (RowStatus, Vec<AttemptRecor
             ..AttemptRecord::of(attempt)
         });
         if is_known {
-            status.speed_ratio =
+            status.private.speed_ratio =
                 speed_ratio(attempt.rung, status.first_step.and(status.ns_per_day), input.ladder())
-                    .or(status.speed_ratio);
-            status.checkpoint_step = saved_step(input.row, &status);
+                    .or(status.private.speed_ratio);
+            status.private.checkpoint_step = saved_step(input.row, &status);
         }
         if attempt.number > status.attempt {
-            status.checkpoint_step = saved_step(input.row, &status);
+            status.private.checkpoint_step = saved_step(input.row, &status);
             // A new attempt starts from its checkpoint, which is not known before its log says so.
             status.attempt = attempt.number;
-            status.attempt_seen_time = Some(input.now.into());
+            status.private.attempt_seen_time = Some(input.now);
             status.first_step = None;
             status.peak_memory_bytes = None;
-            (status.progress_from_step, status.progress_from_time) = (None, None);
+            (status.private.progress_from_step, status.private.progress_from_time) = (None, None);
         }
         if ended {
-            status.attempts_recorded = attempt.number;
+            status.private.attempts_recorded = attempt.number;
         }
         if attempt.outcome == Some(Outcome::Interrupted) {
             // Nothing runs any more; where it started is in `checkpoint_step`.
             status.first_step = None;
             status.interruptions = status.interruptions.saturating_add(1);
-            status.interruption_time = Some(input.now.into());
+            status.private.interruption_time = Some(input.now);
             reset_clock(&mut status);
         }
         status.start_time = status.start_time.or(attempt.start_time.map(Into::into));
@@ -202,9 +204,9 @@ fn measured_on_the_way(
     if attempt.outcome != Some(Outcome::Interrupted) || row.is_minimisation() {
         return None;
     }
-    let steps = status.step?.checked_sub(status.progress_from_step?).filter(|steps| *steps > 0)?;
+    let steps = status.step?.checked_sub(status.private.progress_from_step?).filter(|steps| *steps > 0)?;
     let wall_seconds =
-        seconds_between(status.progress_from_time?.to_jiff(), status.progress_time.as_ref()?.to_jiff());
+        seconds_between(status.private.progress_from_time?, status.progress_time.as_ref()?.to_jiff());
     (wall_seconds >= SHORTEST_INTERRUPTED_SECONDS).then_some(Measurement {
         ns_per_day: ns_per_day(row.system.dt_ps?, steps, wall_seconds),
         steps,
@@ -238,7 +240,7 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     growth::ended(status, job.rung, input.ladder());
     status.state = State::Running;
     reset_clock(status);
-    status.laps = 0;
+    status.private.laps = 0;
     // It started before it could be replaced: it is left alone.
     status.next_rung = None;
     take(status, job.rung, input.ladder());
@@ -250,14 +252,14 @@ fn running(status: &mut RowStatus, input: &Input<'_>, job: &JobView) -> Step {
         went_back_to = computes_again(facts, input.row, job, knew_start);
         if !facts.restored.is_empty() && status.first_step.is_some() {
             // It is known, and said, that no later one is left.
-            status.checkpoint_step = status.first_step;
+            status.private.checkpoint_step = status.first_step;
         }
     }
     let reason = attempt.map(|attempt| running_on(attempt, went_back_to, status.reason.as_deref()));
     let ran = seconds_seen(status, input.now);
     if status.first_step.is_some() && status.step > status.first_step && ran >= well_after_seconds(input.row)
     {
-        status.start_failures = 0;
+        status.private.start_failures = 0;
     }
     status.peak_memory_bytes = status.peak_memory_bytes.max(input.seen.memory_bytes);
     let learned_start = !knew_start && status.first_step.is_some();
@@ -306,8 +308,8 @@ fn room_of(attempt: &AttemptView) -> String {
 pub fn take_progress(status: &mut RowStatus, facts: &LogFacts, row: &GromacsToTune, now: Timestamp) {
     let begins = status.first_step.is_none() && facts.first_step.is_some();
     status.first_step = status.first_step.or(facts.first_step);
-    if let (Some(step), None) = (facts.last_step.or(facts.first_step), status.progress_from_step) {
-        (status.progress_from_step, status.progress_from_time) = (Some(step), Some(now.into()));
+    if let (Some(step), None) = (facts.last_step.or(facts.first_step), status.private.progress_from_step) {
+        (status.private.progress_from_step, status.private.progress_from_time) = (Some(step), Some(now));
     }
     if begins && row.system.last_step() > facts.last_step.or(facts.first_step) {
         // That of the attempt before, which may have had another configuration.
@@ -322,7 +324,7 @@ pub fn take_progress(status: &mut RowStatus, facts: &LogFacts, row: &GromacsToTu
     // A minimisation has steps, and no time that goes by.
     let Some(dt_ps) = row.system.dt_ps.filter(|_| !row.is_minimisation()) else { return };
     let to_do = row.system.last_step().map_or(0, |end| end - last_step);
-    let done = status.progress_from_step.map_or(0, |from| last_step - from);
+    let done = status.private.progress_from_step.map_or(0, |from| last_step - from);
     let elapsed = seconds_seen(status, now);
     if let Some(remaining) =
         facts.remaining_seconds.filter(|time| *time >= SHORTEST_REMAINING_SECONDS && to_do > 0)

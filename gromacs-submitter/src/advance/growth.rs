@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus};
+use scavenger_schema::simulation::{GromacsToTune, LadderRung, PrivateState, RowStatus};
 use scavenger_vocabulary::Phase;
 
 use super::checkpoint::{can_grow, has_checkpoints};
@@ -43,7 +43,7 @@ const TAKES_ROOM_FOR: Duration = Duration::from_secs(60);
 
 /// Goes on with what was intended for a row that runs: none if nothing was, or if a person holds it.
 pub(super) fn intended(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Option<Step> {
-    let next = status.grown_from.and(status.next_rung).filter(|_| !is_held(job))?;
+    let next = status.private.grown_from.and(status.next_rung).filter(|_| !is_held(job))?;
     input.ladder().iter().find(|rung| rung.rung == next)?;
     Some(if job.suspended {
         // It ends within its grace period; the reason is still the intention's.
@@ -92,8 +92,8 @@ pub(super) fn intend(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Op
     );
     let status = RowStatus {
         next_rung: Some(larger.rung),
-        grown_from: Some(current.rung),
         reason: Some(reason),
+        private: PrivateState { grown_from: Some(current.rung), ..status.private.clone() },
         ..status.clone()
     };
     Some(Step { takes_room: Some(TAKES_ROOM_FOR), ..record(status) })
@@ -109,7 +109,7 @@ fn may_be_stopped(status: &RowStatus, input: &Input<'_>, job: &JobView, is_late:
     let ran = seconds_seen(status, input.now);
     let usual = f64::from(row.interruption_after_seconds);
     let least = if is_late { usual.min(SOON_SECONDS) } else { usual };
-    let doublings = row.status.growth_failures.clamp(0, MOST_DOUBLINGS);
+    let doublings = row.status.private.growth_failures.clamp(0, MOST_DOUBLINGS);
     input.pool().is_some_and(|pool| can_grow(row, pool))
         && !job.suspended
         && ran >= least * f64::from(1 << doublings)
@@ -117,10 +117,10 @@ fn may_be_stopped(status: &RowStatus, input: &Input<'_>, job: &JobView, is_late:
 
 /// It runs: with more than it had, if it was stopped for that.
 pub(super) fn ended(status: &mut RowStatus, rung: Option<i32>, ladder: &[LadderRung]) {
-    if let Some(from) = status.grown_from.take()
+    if let Some(from) = status.private.grown_from.take()
         && rung.is_some_and(|rung| below(ladder, rung).iter().any(|found| found.rung == from))
     {
-        status.growth_failures = 0;
+        status.private.growth_failures = 0;
     }
 }
 
@@ -137,8 +137,8 @@ pub(super) fn is_considered(row: &GromacsToTune, job: &JobView, ladder: &[Ladder
     let status = &row.status;
     job.phase == Phase::Running
         && !job.suspended
-        && status.progress_from_time.is_some()
-        && status.grown_from.is_none()
+        && status.private.progress_from_time.is_some()
+        && status.private.grown_from.is_none()
         && may_grow(status, ladder)
         && has_checkpoints(row)
 }

@@ -1,7 +1,7 @@
 //! The .tpr file is read: what its probe says, and what is made of it.
 
 use jiff::Timestamp;
-use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
+use scavenger_schema::simulation::{GromacsToTune, Kind, PrivateState, RowStatus, State};
 use scavenger_vocabulary::{Phase, Reason};
 
 use super::next::{cancel_probe, fail};
@@ -163,7 +163,7 @@ fn changed(row: &GromacsToTune, inspection: &Inspection) -> Option<String> {
     if row.is_minimisation() || inspection.made {
         return None;
     }
-    let computed = row.status.checkpoint_step.max(row.status.step).filter(|step| *step > 0)?;
+    let computed = row.status.private.checkpoint_step.max(row.status.step).filter(|step| *step > 0)?;
     match change(&row.inspected.as_ref()?.0, &inspection.values) {
         Change::None | Change::Steps => None,
         Change::Other(differ) => Some(format!(
@@ -185,7 +185,7 @@ fn changed(row: &GromacsToTune, inspection: &Inspection) -> Option<String> {
 fn inspect_with_more_memory(probe: &JobView, name: &str, input: &Input<'_>) -> Step {
     let row = input.row;
     let limit = probe.last_attempt().and_then(|attempt| attempt.memory_bytes).unwrap_or(i64::MAX);
-    if row.status.probe_outgrown_memory_bytes.is_some_and(|outgrown| outgrown >= limit) {
+    if row.status.private.probe_outgrown_memory_bytes.is_some_and(|outgrown| outgrown >= limit) {
         return act(Action::DeleteProbe(Probe::Inspection), row);
     }
     let own = row.limits().max_memory_bytes;
@@ -196,5 +196,9 @@ fn inspect_with_more_memory(probe: &JobView, name: &str, input: &Input<'_>) -> S
         return fail(input, reason);
     }
     let reason = format!("{name} was killed with {} MiB of memory; reads the file with more", limit >> 20);
-    record(RowStatus { probe_outgrown_memory_bytes: Some(limit), reason: Some(reason), ..row.status.clone() })
+    record(RowStatus {
+        reason: Some(reason),
+        private: PrivateState { probe_outgrown_memory_bytes: Some(limit), ..row.status.private.clone() },
+        ..row.status.clone()
+    })
 }

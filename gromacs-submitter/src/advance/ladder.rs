@@ -101,7 +101,7 @@ pub fn with_ladder(
         (_, [_]) => "the tuner proposes 1 configuration; the largest is tried first".to_owned(),
         _ => format!("the tuner proposes {} configurations; the largest is tried first", ladder.len()),
     };
-    if let Some(outgrown) = row.status.outgrown_memory_bytes {
+    if let Some(outgrown) = row.status.private.outgrown_memory_bytes {
         reason = format!("{reason}, with more than {} MiB of memory", outgrown / MIB);
     }
     let status = RowStatus {
@@ -217,7 +217,7 @@ fn with_more_memory(
     pool: Option<&PoolView>,
     kills: &[Kill],
 ) -> Result<Vec<LadderRung>, String> {
-    let Some(outgrown) = row.status.outgrown_memory_bytes else { return Ok(ladder) };
+    let Some(outgrown) = row.status.private.outgrown_memory_bytes else { return Ok(ladder) };
     let mut most_anywhere = 0;
     let mut larger = Vec::new();
     let too_little: Vec<i64> = ladder.iter().map(|rung| too_little(rung, &ladder, outgrown, kills)).collect();
@@ -289,7 +289,7 @@ pub(super) const LEAST_GAIN: f64 = 0.1;
 pub(super) fn take(status: &mut RowStatus, rung: Option<i32>, ladder: &[LadderRung]) {
     let Some(rung) = rung else { return };
     if !is_of_one_kind(status.rung, rung, ladder) {
-        status.speed_ratio = None;
+        status.private.speed_ratio = None;
     }
     status.rung = Some(rung);
 }
@@ -306,7 +306,7 @@ pub(super) fn rest_seconds(row: &GromacsToTune, rung: &LadderRung, ladder: &[Lad
     let first_step = row.system.init_step.unwrap_or(0);
     let steps = row.system.last_step()? - row.status.step.unwrap_or(first_step);
     let simulated_ns = steps.max(1) as f64 * row.system.dt_ps? / 1000.0;
-    let ratio = row.status.speed_ratio.filter(|_| is_of_one_kind(row.status.rung, rung.rung, ladder));
+    let ratio = row.status.private.speed_ratio.filter(|_| is_of_one_kind(row.status.rung, rung.rung, ladder));
     Some(simulated_ns / (rung.ns_per_day_p50 * ratio.unwrap_or(1.0)) * 86400.0)
 }
 
@@ -331,7 +331,7 @@ pub(super) fn slow_rest_seconds(
     let running = ladder.iter().find(|found| Some(found.rung) == status.rung);
     let measured = status.first_step.and(status.ns_per_day).filter(|speed| *speed > 0.0);
     let now = running.zip(measured).map(|(running, measured)| measured / running.ns_per_day_p50);
-    let ratio = now.or(status.speed_ratio).filter(|_| is_of_one_kind(status.rung, rung.rung, ladder));
+    let ratio = now.or(status.private.speed_ratio).filter(|_| is_of_one_kind(status.rung, rung.rung, ladder));
     let speed = ratio.map_or(rung.ns_per_day_p10, |ratio| rung.ns_per_day_p50 * ratio * MEASURED_AND_SLOW);
     Some(simulated_ns / speed * 86400.0).filter(|seconds| seconds.is_finite())
 }

@@ -1,6 +1,6 @@
 //! What comes after a submission, or after a row: the next submission, or the end.
 
-use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
+use scavenger_schema::simulation::{GromacsToTune, PrivateState, RowStatus, State};
 
 use super::checkpoint;
 use super::not_done::with_failure;
@@ -18,29 +18,32 @@ pub(super) fn next_submission(row: &GromacsToTune, reason: String) -> RowStatus 
         job_uid: None,
         rung: None,
         next_rung: None,
-        grown_from: None,
-        growth_failures: 0,
-        laps: 0,
-        next_lap_time: None,
-        no_room_since: None,
-        no_room_seconds: 0.0,
         attempt: 0,
-        attempt_seen_time: None,
-        attempts_recorded: 0,
         first_step: None,
-        progress_from_step: None,
-        progress_from_time: None,
-        interruption_time: None,
         blocked: false,
-        verifying: false,
         finish_time: None,
         failures: 0,
         peak_memory_bytes: None,
         job_expiry_time: None,
-        not_before: None,
-        checkpoint_step: checkpoint::saved_step(row, &row.status),
-        speed_ratio: None,
-        ladder_interruptions: row.status.interruptions,
+        private: PrivateState {
+            grown_from: None,
+            growth_failures: 0,
+            laps: 0,
+            next_lap_time: None,
+            no_room_since: None,
+            no_room_seconds: 0.0,
+            attempt_seen_time: None,
+            attempts_recorded: 0,
+            progress_from_step: None,
+            progress_from_time: None,
+            interruption_time: None,
+            verifying: false,
+            not_before: None,
+            checkpoint_step: checkpoint::saved_step(row, &row.status),
+            speed_ratio: None,
+            ladder_interruptions: row.status.interruptions,
+            ..row.status.private.clone()
+        },
         ..row.status.clone()
     }
 }
@@ -50,7 +53,10 @@ pub(super) fn with_history(next: RowStatus, ended: &RowStatus) -> RowStatus {
     RowStatus {
         interruptions: ended.interruptions,
         start_time: ended.start_time,
-        checkpoint_step: next.checkpoint_step.max(ended.checkpoint_step),
+        private: PrivateState {
+            checkpoint_step: next.private.checkpoint_step.max(ended.private.checkpoint_step),
+            ..next.private
+        },
         ..next
     }
 }
@@ -79,10 +85,9 @@ pub(super) fn cancelled(input: &Input<'_>) -> Step {
         state: State::Cancelled,
         reason: Some("cancelled by its owner".to_owned()),
         finish_time: Some(input.now.into()),
-        no_room_since: None,
         next_rung: None,
-        verifying: false,
         failures: 0,
+        private: PrivateState { no_room_since: None, verifying: false, ..input.row.status.private.clone() },
         ..input.row.status.clone()
     })
 }

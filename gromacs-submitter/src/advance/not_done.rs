@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
+use scavenger_schema::simulation::{GromacsToTune, PrivateState, RowStatus, State};
 
 use super::clock::{later, reset_clock};
 
@@ -20,10 +20,9 @@ pub fn with_failure(row: &GromacsToTune, reason: String, keep_jobs: Duration, no
         reason: Some(reason),
         finish_time: Some(now.into()),
         next_rung: None,
-        grown_from: None,
-        verifying: false,
         blocked: false,
         late_seconds: None,
+        private: PrivateState { grown_from: None, verifying: false, ..row.status.private.clone() },
         ..row.status.clone()
     }
 }
@@ -47,16 +46,20 @@ pub fn with_backoff(row: &GromacsToTune, reason: String, jitter: f64, now: Times
 /// in these `words`: it goes on with the one it has. One that was stopped to grow is resumed at once.
 #[must_use]
 pub fn with_refusal(row: &GromacsToTune, rung: i32, words: &str, now: Timestamp) -> RowStatus {
-    let delay = if row.status.grown_from.is_some() { Duration::ZERO } else { AFTER_REFUSAL };
+    let delay = if row.status.private.grown_from.is_some() { Duration::ZERO } else { AFTER_REFUSAL };
     let mut status = RowStatus {
         reason: Some(format!("stays as it is; Kubernetes refuses configuration {rung}: {words}")),
         next_rung: None,
-        grown_from: None,
-        growth_failures: row
-            .status
-            .growth_failures
-            .saturating_add(i32::from(row.status.grown_from.is_some())),
         next_attempt_time: later(now, delay).into(),
+        private: PrivateState {
+            grown_from: None,
+            growth_failures: row
+                .status
+                .private
+                .growth_failures
+                .saturating_add(i32::from(row.status.private.grown_from.is_some())),
+            ..row.status.private.clone()
+        },
         ..row.status.clone()
     };
     reset_clock(&mut status);
@@ -69,9 +72,12 @@ pub fn without_growth(row: &GromacsToTune, words: &str, now: Timestamp) -> RowSt
     RowStatus {
         reason: Some(format!("stays as it is; Kubernetes refuses to suspend it: {words}")),
         next_rung: None,
-        grown_from: None,
-        growth_failures: row.status.growth_failures.saturating_add(1),
         next_attempt_time: later(now, AFTER_REFUSAL).into(),
+        private: PrivateState {
+            grown_from: None,
+            growth_failures: row.status.private.growth_failures.saturating_add(1),
+            ..row.status.private.clone()
+        },
         ..row.status.clone()
     }
 }

@@ -80,14 +80,14 @@ pub(super) fn passing(probe: &JobView, input: &Input<'_>) -> Option<(String, Mea
             let end = End::read(input.log().text(), message_of(probe), false);
             let passes = match end.meaning.fault() {
                 Fault::Passing => true,
-                Fault::Node => status.start_failures < MOST_CRASHES,
+                Fault::Node => status.private.start_failures < MOST_CRASHES,
                 Fault::Row | Fault::Configuration | Fault::Cluster => false,
             };
             passes.then(|| (end.words.unwrap_or_else(|| said(probe)), end.meaning))
         }
         // It was tried before, so that the image is not misspelt.
         Reason::ContainerNotCreated
-            if ran && (input.row.pinned_image.is_some() || status.start_failures > 0) =>
+            if ran && (input.row.pinned_image.is_some() || status.private.start_failures > 0) =>
         {
             Some((said(probe), of_kubelet(&said(probe))))
         }

@@ -44,7 +44,7 @@ pub(super) fn queued(input: &Input<'_>) -> Step {
     if row.cancel_requested {
         return cancelled(input);
     }
-    if let Some(time) = row.status.not_before.map(|time| time.to_jiff()).filter(|time| *time > input.now) {
+    if let Some(time) = row.status.private.not_before.filter(|time| *time > input.now) {
         return settle_until(row.status.clone(), None, time);
     }
     if let Err(error) = MdrunOptions::of_row(&row.mdrun_options, row.simulations()) {

@@ -4,7 +4,7 @@
 //! A configuration keeps its number for as long as the submission lasts: attempts are recorded with it. What the tuner proposes
 //! for the first time gets the next number.
 
-use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus};
+use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, PrivateState, RowStatus};
 use scavenger_vocabulary::Phase;
 
 use super::seen::Input;
@@ -16,7 +16,8 @@ use crate::view::JobView;
 /// interrupted attempt measured is recorded first, so that the tuner can learn of it.
 pub(super) fn due(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Option<Step> {
     let row = input.row;
-    let has_news = status.interruptions > status.ladder_interruptions && status.speed_ratio.is_some();
+    let has_news =
+        status.interruptions > status.private.ladder_interruptions && status.private.speed_ratio.is_some();
     if !has_news || job.phase != Phase::Interrupted || row.kind != Kind::Simulation || job.suspended {
         return None;
     }
@@ -32,7 +33,13 @@ pub(super) fn due(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Optio
 /// The row once it was asked, whatever came of it.
 #[must_use]
 pub fn was_asked(row: &GromacsToTune) -> RowStatus {
-    RowStatus { ladder_interruptions: row.status.interruptions, ..row.status.clone() }
+    RowStatus {
+        private: PrivateState {
+            ladder_interruptions: row.status.interruptions,
+            ..row.status.private.clone()
+        },
+        ..row.status.clone()
+    }
 }
 
 /// The row and its ladder with what the tuner proposes now: `tried` are the configurations until then, and `replaced` others of
@@ -65,7 +72,7 @@ pub fn renewed(
     let in_use = tried.iter().find(|rung| Some(rung.rung) == row.status.rung);
     if let Some(current) = in_use.filter(|current| !ladder.iter().any(|rung| rung.rung == current.rung)) {
         let other = ladder.iter().find(|rung| asks_for_the_same(rung, current));
-        if let Some(other) = other.filter(|_| row.status.grown_from.is_none()) {
+        if let Some(other) = other.filter(|_| row.status.private.grown_from.is_none()) {
             status.next_rung = Some(other.rung);
             status.reason = Some("continues with another layout on the same resources".to_owned());
         } else {
@@ -73,8 +80,8 @@ pub fn renewed(
             ladder.insert(below.unwrap_or(ladder.len()), current.clone());
         }
     }
-    status.speed_ratio =
-        row.status.speed_ratio.map(|ratio| ratio * change_of_prediction(row, tried, &ladder));
+    status.private.speed_ratio =
+        row.status.private.speed_ratio.map(|ratio| ratio * change_of_prediction(row, tried, &ladder));
     (status, ladder)
 }
 

@@ -14,9 +14,9 @@ pub(super) fn measured(status: &RowStatus, row: &GromacsToTune) -> Option<i32> {
     if !has_checkpoints(row) {
         return None;
     }
-    let from = status.attempt_seen_time?.to_jiff();
-    let seen = status.progress_from_time?.to_jiff().duration_since(from).as_secs_f64();
-    let steps = status.progress_from_step?.checked_sub(status.first_step?)?;
+    let from = status.private.attempt_seen_time?;
+    let seen = status.private.progress_from_time?.duration_since(from).as_secs_f64();
+    let steps = status.private.progress_from_step?.checked_sub(status.first_step?)?;
     let computed = match steps {
         0 => 0.0,
         steps => {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use scavenger_schema::simulation::{GromacsToTune, RowStatus};
+use scavenger_schema::simulation::{GromacsToTune, PrivateState, RowStatus};
 
 use super::clock::later;
 use super::next::{next_submission, with_history};
@@ -28,16 +28,15 @@ pub(super) fn again_later(status: &RowStatus, what: &str, input: &Input<'_>) -> 
     let reason = format!("{what}; tries again at {time:.0}");
     let next = with_history(next_submission(input.row, reason), status);
     Some(record(RowStatus {
-        start_failures,
-        not_before: Some(time.into()),
         next_attempt_time: time.into(),
+        private: PrivateState { start_failures, not_before: Some(time), ..next.private },
         ..next
     }))
 }
 
 /// How many tries that is, and when; none if there were enough.
 pub(super) fn next_try(status: &RowStatus, input: &Input<'_>) -> Option<(i32, Timestamp)> {
-    let tries = status.start_failures.saturating_add(1);
+    let tries = status.private.start_failures.saturating_add(1);
     (tries <= MOST_TRIES).then(|| (tries, later(input.now, delay(tries))))
 }
 

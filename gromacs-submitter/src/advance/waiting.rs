@@ -36,9 +36,9 @@ const ROOM_CHANGES_FOR_SECONDS: f64 = 60.0;
 /// Waits, and takes another configuration when that is better than to wait for this one.
 pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     let intended = status.next_rung.take().filter(|next| find(input, *next).is_some());
-    if intended.is_some() && is_held(job) && status.grown_from.is_some() {
+    if intended.is_some() && is_held(job) && status.private.grown_from.is_some() {
         // Nobody knows what capacity there is when that person lets it go on: it keeps what it has.
-        status.grown_from = None;
+        status.private.grown_from = None;
     } else if let Some(next) = intended {
         // The intention is recorded; now it is done. Whoever finds it half done, does it again.
         let resource_version = job.resource_version.clone();
@@ -55,7 +55,7 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         return step;
     }
     let why = job.waiting_reason.filter(|_| job.judged);
-    let grows = status.grown_from.is_some();
+    let grows = status.private.grown_from.is_some();
     let no_room = lacks_room(why, grows);
     // While the operator is away, its last word counts until it was said.
     let away_since = input.pool().and_then(|pool| pool.update_time).filter(|_| is_operator_away(input));
@@ -149,8 +149,8 @@ fn wait(status: RowStatus, reason: String, input: &Input<'_>) -> Step {
 fn interrupted_here(status: &RowStatus, rung: i32, job: &JobView) -> Option<Timestamp> {
     let ended = |attempt: &&AttemptView| attempt.outcome == Some(Outcome::Interrupted);
     let last = job.attempts.iter().rev().find(ended).filter(|_| job.phase == Phase::Interrupted)?;
-    let time = status.interruption_time.filter(|_| last.rung == Some(rung) && !last.is_superseded);
-    time.map(|time| time.to_jiff())
+
+    status.private.interruption_time.filter(|_| last.rung == Some(rung) && !last.is_superseded)
 }
 
 /// True while the row waits for room alone. In line behind others the room there is now is theirs, and what holds it
@@ -264,9 +264,9 @@ fn within_quota(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) 
 fn fall_back(mut status: RowStatus, rung: i32, why: &str, input: &Input<'_>, job: &JobView) -> Step {
     // One that was stopped to grow, and finds no room for more after all, goes back to what it had.
     let smaller = below(input.ladder(), rung);
-    let grown_from = status.grown_from.take();
+    let grown_from = status.private.grown_from.take();
     let back = grown_from.and_then(|from| smaller.iter().find(|found| found.rung == from));
-    status.growth_failures = status.growth_failures.saturating_add(i32::from(back.is_some()));
+    status.private.growth_failures = status.private.growth_failures.saturating_add(i32::from(back.is_some()));
     let in_time = || {
         let outlook = Outlook::new(input.row, &status, input.ladder(), input.now)?;
         let found = outlook.soonest(smaller, input.pool()?)?;
@@ -300,23 +300,23 @@ fn start_over(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
         };
         return wait(status, format!("{}; {other}", said(job)), input);
     }
-    let time = status.next_lap_time.map_or_else(
+    let time = status.private.next_lap_time.map_or_else(
         || {
-            let doublings = u32::try_from(status.laps).unwrap_or(0).min(10);
+            let doublings = u32::try_from(status.private.laps).unwrap_or(0).min(10);
             later(input.now, (FIRST_LAP_DELAY * (1 << doublings)).min(LONGEST_LAP_DELAY))
         },
         Timestamp::from,
     );
     if time > input.now {
-        status.next_lap_time = Some(time.into());
+        status.private.next_lap_time = Some(time);
         let reason = format!(
             "{}; all {rungs} configurations were tried, over again from the largest at {time:.0}",
             said(job)
         );
         return settle_until(status, Some(reason), time.min(later(input.now, WAITING_INTERVAL)));
     }
-    status.laps = status.laps.saturating_add(1);
-    status.next_lap_time = None;
+    status.private.laps = status.private.laps.saturating_add(1);
+    status.private.next_lap_time = None;
     status.next_rung = first_to_try(input.ladder(), input.pool()).map(|first| first.rung);
     let reason = format!("all {rungs} configurations were tried; starts over from the largest");
     record(RowStatus { reason: Some(reason), ..status })
@@ -326,7 +326,7 @@ fn start_over(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
 /// given up while its pod may still find its place. What was chosen for the capacity that there was is not waited for long:
 /// a growth, and a configuration for one kind of node.
 fn patience_seconds(status: &RowStatus, rung: i32, input: &Input<'_>) -> f64 {
-    if status.grown_from.is_some() || find(input, rung).is_some_and(LadderRung::is_bound) {
+    if status.private.grown_from.is_some() || find(input, rung).is_some_and(LadderRung::is_bound) {
         return growth::patience_seconds(input.pool());
     }
     let own = input.row.fallback_after_seconds.map_or(input.settings.fallback_after.as_secs_f64(), f64::from);

@@ -129,7 +129,10 @@ const SLOW_MOMENT: f64 = 0.8;
 
 /// The slow end of what may be: a prediction may be off by a factor of three, a measurement of this row is not.
 fn slow_ns_per_day(row: &GromacsToTune, rung: &LadderRung) -> f64 {
-    row.status.speed_ratio.map_or(rung.ns_per_day_p10, |ratio| rung.ns_per_day_p50 * ratio * SLOW_MOMENT)
+    row.status
+        .private
+        .speed_ratio
+        .map_or(rung.ns_per_day_p10, |ratio| rung.ns_per_day_p50 * ratio * SLOW_MOMENT)
 }
 
 fn steps_to_stop(row: &GromacsToTune, rung: &LadderRung) -> i32 {
@@ -317,7 +320,7 @@ fn grompp_cpu(row: &GromacsToTune) -> String {
 fn probe_memory_bytes(row: &GromacsToTune) -> i64 {
     let own = row.limits().max_memory_bytes.unwrap_or(MOST_PROBE_MEMORY).min(MOST_PROBE_MEMORY);
     let most = i64::try_from(own).unwrap_or(i64::MAX);
-    let outgrown = row.status.probe_outgrown_memory_bytes;
+    let outgrown = row.status.private.probe_outgrown_memory_bytes;
     let more = outgrown.map(|outgrown| outgrown.saturating_mul(MORE_PROBE_MEMORY));
     more.map_or(PROBE_MEMORY_BYTES, |more| more.min(most).max(PROBE_MEMORY_BYTES))
 }

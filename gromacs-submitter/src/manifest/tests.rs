@@ -313,9 +313,9 @@ fn the_last_checkpoint_has_the_time_it_needs() {
     // A build that is three times as slow as was predicted.
     rung.ns_per_day_p10 = 22.0 / 20.0;
     assert_eq!(needed_grace_seconds(&row, &rung), 37, "200 steps at the slow end of the interval");
-    row.status.speed_ratio = Some(0.25);
+    row.status.private.speed_ratio = Some(0.25);
     assert_eq!(needed_grace_seconds(&row, &rung), 13, "once measured, at a quarter of what was predicted");
-    row.status.speed_ratio = None;
+    row.status.private.speed_ratio = None;
     let grace = |row: &GromacsToTune, rung: &LadderRung, longest| {
         let terms = Terms { longest_grace: longest, ..terms() };
         simulation_job(row, rung, &manifest_settings(), &terms).spec.termination_grace_period_seconds

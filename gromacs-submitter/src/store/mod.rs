@@ -50,12 +50,12 @@ macro_rules! columns {
         bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version,
         benchmark_atoms, benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels,
         inspected, extended_nsteps, cancel_requested, retry_requested,
-        state, reason, submission, job_uid, rung, next_rung, grown_from, growth_failures, laps, next_lap_time, no_room_since, no_room_seconds,
-        attempt, attempts_recorded, first_step, step, ns_per_day, progress_time, interruptions, verifying,
-        start_time, finish_time, next_attempt_time, failures, outgrown_memory_bytes, probe_outgrown_memory_bytes,
+        state, reason, submission, job_uid, rung, next_rung,
+        attempt, first_step, step, ns_per_day, progress_time, interruptions,
+        start_time, finish_time, next_attempt_time, failures,
         peak_memory_bytes,
-        job_expiry_time, start_failures, not_before, checkpoint_step, speed_ratio, inspect_again, progress_from_step,
-        progress_from_time, interruption_time, blocked, late_seconds, ladder_interruptions, attempt_seen_time, wakes,
+        job_expiry_time, inspect_again, submitter_state,
+        blocked, late_seconds, wakes,
         clock_timestamp() as read_time"
     };
 }

@@ -107,18 +107,13 @@ async fn write_status(
 ) -> Result<Claim, StoreError> {
     const UPDATE: &str = concat!(
         "update gromacs_to_tune set
-            state = $4, reason = $5, submission = $6, job_uid = $7, rung = $8, next_rung = $9, laps = $10,
-            next_lap_time = $11, no_room_since = $12, no_room_seconds = $13, attempt = $14, attempts_recorded = $15,
-            first_step = $16, step = $17, ns_per_day = $18, progress_time = $19, interruptions = $20,
-            verifying = $21, start_time = $22, finish_time = $23, failures = $24,
-            outgrown_memory_bytes = $28, peak_memory_bytes = $29, job_expiry_time = $30, start_failures = $31,
-            not_before = $32, checkpoint_step = $33, speed_ratio = $34, inspect_again = $35,
-            probe_outgrown_memory_bytes = $36, grown_from = $37, growth_failures = $38, progress_from_step = $39,
-            progress_from_time = $40, interruption_time = $41, blocked = $42, late_seconds = $43,
-            ladder_interruptions = $44, attempt_seen_time = $45,
-            next_attempt_time = case when wakes = $25 then $26 else now() end,
-            lease_holder = case when $27 then null else lease_holder end,
-            lease_until = case when $27 then null else now() + make_interval(secs => $3) end
+            state = $7, reason = $8, submission = $9, job_uid = $10, rung = $11, next_rung = $12, attempt = $13,
+            first_step = $14, step = $15, ns_per_day = $16, progress_time = $17, interruptions = $18,
+            start_time = $19, finish_time = $20, failures = $21, peak_memory_bytes = $22, job_expiry_time = $23,
+            inspect_again = $24, blocked = $25, late_seconds = $26, submitter_state = $27,
+            next_attempt_time = case when wakes = $4 then $5 else now() end,
+            lease_holder = case when $6 then null else lease_holder end,
+            lease_until = case when $6 then null else now() + make_interval(secs => $3) end
         where id = $1 and lease_holder = $2 returning ",
         columns!()
     );
@@ -129,48 +124,30 @@ async fn write_status(
         .bind(claim.row.id)
         .bind(&store.holder)
         .bind(store.lease.as_secs_f64())
+        .bind(claim.wakes)
+        .bind(status.next_attempt_time)
+        .bind(changes.releases)
         .bind(status.state.as_str())
         .bind(&status.reason)
         .bind(status.submission)
         .bind(&status.job_uid)
         .bind(status.rung)
         .bind(status.next_rung)
-        .bind(status.laps)
-        .bind(status.next_lap_time)
-        .bind(status.no_room_since)
-        .bind(status.no_room_seconds)
         .bind(status.attempt)
-        .bind(status.attempts_recorded)
         .bind(status.first_step)
         .bind(status.step)
         .bind(status.ns_per_day)
         .bind(status.progress_time)
         .bind(status.interruptions)
-        .bind(status.verifying)
         .bind(status.start_time)
         .bind(status.finish_time)
         .bind(status.failures)
-        .bind(claim.wakes)
-        .bind(status.next_attempt_time)
-        .bind(changes.releases)
-        .bind(status.outgrown_memory_bytes)
         .bind(status.peak_memory_bytes)
         .bind(status.job_expiry_time)
-        .bind(status.start_failures)
-        .bind(status.not_before)
-        .bind(status.checkpoint_step)
-        .bind(status.speed_ratio)
         .bind(status.inspect_again)
-        .bind(status.probe_outgrown_memory_bytes)
-        .bind(status.grown_from)
-        .bind(status.growth_failures)
-        .bind(status.progress_from_step)
-        .bind(status.progress_from_time)
-        .bind(status.interruption_time)
         .bind(status.blocked)
         .bind(status.late_seconds)
-        .bind(status.ladder_interruptions)
-        .bind(status.attempt_seen_time)
+        .bind(Json(&status.private))
         .fetch_optional(&mut **transaction)
         .await?
         .ok_or(StoreError::LoseLease(claim.row.id))?;

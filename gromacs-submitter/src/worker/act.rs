@@ -156,7 +156,7 @@ impl Worker {
         };
         let mut ladder = advance::together(row, ladder, &shared, &nodes, &limits)?;
         answer.notes.extend(advance::beside_ordinary_pods(&mut ladder, pool));
-        let kills = match row.status.outgrown_memory_bytes {
+        let kills = match row.status.private.outgrown_memory_bytes {
             Some(_) => self.store.kills(row.id).await?,
             None => Vec::new(),
         };

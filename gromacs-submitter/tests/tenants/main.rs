@@ -287,7 +287,7 @@ async fn chemists_write_only_what_is_theirs() {
         "update gromacs_to_tune set namespace = 'phys'",
         "update gromacs_to_tune set pinned_image = 'evil'",
         "update gromacs_to_tune set tpr_path = 'other.tpr'",
-        "update gromacs_to_tune set checkpoint_step = 0",
+        "update gromacs_to_tune set submitter_state = '{}'",
         "update gromacs_to_tune set run_as_user = 1",
         "update gromacs_to_tune set priority = 1000, state = 'queued'",
         "update gromacs_submitter_seen set max_waiting = 1000000",

@@ -31,8 +31,8 @@ fn interrupted() -> Scene {
     };
     let mut scene = Scene::with_job(row, job);
     let step = scene.go();
-    assert_eq!(step.status.checkpoint_step, Some(3_000_000), "what mdrun has read");
-    assert_eq!(step.status.speed_ratio, Some(86.4 / 78.0));
+    assert_eq!(step.status.private.checkpoint_step, Some(3_000_000), "what mdrun has read");
+    assert_eq!(step.status.private.speed_ratio, Some(86.4 / 78.0));
     scene
 }
 
@@ -71,7 +71,7 @@ fn a_retry_goes_on_from_the_checkpoint_that_is_there_now() {
             scene.row.status = with_failure(&scene.row, why.to_owned(), KEEP_JOBS, now());
             scene.row.retry_requested = true;
             let step = scene.go();
-            assert_eq!((step.status.state, step.status.checkpoint_step), (State::Queued, None));
+            assert_eq!((step.status.state, step.status.private.checkpoint_step), (State::Queued, None));
             scene.row.retry_requested = false;
             scene.row.status.state = State::Running;
             scene.job = Some(running(1));
@@ -92,13 +92,13 @@ fn an_estimate_fails_no_row() {
         row.status.state = State::Running;
         row.status.attempt = 1;
         (row.status.first_step, row.status.step) = (Some(0), Some(4_000_000));
-        (row.status.progress_from_step, row.status.ns_per_day) = (Some(0), Some(2.0 * 93.6));
+        (row.status.private.progress_from_step, row.status.ns_per_day) = (Some(0), Some(2.0 * 93.6));
         let ended = AttemptView { lost_seconds, ..attempt(1, 1, Some(Outcome::Interrupted)) };
         let attempts = vec![ended.clone()];
         let waiting = waits(1, WaitingReason::BackingOff);
         let job = JobView { attempts, has_run: true, phase: Phase::Interrupted, ..waiting };
         let mut scene = Scene::with_job(row, job);
-        assert_eq!(scene.go().status.checkpoint_step, Some(0));
+        assert_eq!(scene.go().status.private.checkpoint_step, Some(0));
         scene.job = Some(JobView { attempts: vec![ended, attempt(2, 1, None)], ..running(2) });
         scene = scene.read(&started_at(first));
         scene.go();
@@ -122,7 +122,7 @@ fn a_checkpoint_that_was_replaced_is_said_and_stops_nothing() {
     scene = scene.read(&format!("{said}\n{}", started_at(2_900_000)));
     let step = scene.go();
     assert_eq!((reason(&step), step.status.first_step), (told.as_str(), Some(2_900_000)));
-    assert_eq!(step.status.checkpoint_step, Some(2_900_000), "no later one is left");
+    assert_eq!(step.status.private.checkpoint_step, Some(2_900_000), "no later one is left");
     assert_eq!(step.went_back.as_deref(), told.split_once("; ").map(|(_, line)| line));
     // Its progress is read without the beginning of the log.
     scene = scene.read("\rstep 2950000\r");
@@ -153,7 +153,7 @@ fn of_several_simulations_the_first_that_went_back_is_named() {
 fn where_the_last_checkpoint_cannot_be_verified_the_one_before_is_gone_on_from() {
     let read = |step: Option<i64>| {
         let mut scene = Scene::with_job(submitted(), completed_job());
-        (scene.row.status.verifying, scene.row.status.attempt) = (true, 1);
+        (scene.row.status.private.verifying, scene.row.status.attempt) = (true, 1);
         (scene.row.status.first_step, scene.row.status.step) = (Some(1000), step);
         let mut done = attempt(1, 1, Some(Outcome::Completed));
         done.message = Some("verification=1\nstep=1000\nbackup=yes\n".to_owned());
@@ -191,9 +191,9 @@ fn the_speed_of_an_earlier_attempt_says_nothing_of_a_later_one() {
             ..waits(2, WaitingReason::BackingOff)
         });
         let step = scene.go();
-        let saved = step.status.checkpoint_step.expect("should be known");
+        let saved = step.status.private.checkpoint_step.expect("should be known");
         assert!((saved - checkpoint_step).abs() <= 1, "{progress}: {saved}");
-        let ratio = step.status.speed_ratio.expect("should be known");
+        let ratio = step.status.private.speed_ratio.expect("should be known");
         assert!((ratio - speed_ratio).abs() < 1e-9, "{progress}: {ratio}");
     }
 }
@@ -208,7 +208,7 @@ fn a_start_from_a_checkpoint_of_the_last_intervals_is_well() {
     // It is the least that the next one must start from.
     scene.job = Some(running(3));
     scene.log = Log::NotRead;
-    assert_eq!(scene.go().status.checkpoint_step, Some(3_500_000));
+    assert_eq!(scene.go().status.private.checkpoint_step, Some(3_500_000));
     scene = scene.read(&started_at(3_499_999));
     scene.go();
     assert!(matches!(scene.step().action, Action::DeleteJob { .. }));
@@ -219,8 +219,8 @@ fn the_next_submission_must_not_start_before_either() {
     let mut scene = interrupted();
     scene.job = Some(failed_job(Reason::OOMKilled));
     let step = scene.go();
-    assert_eq!((step.status.submission, step.status.checkpoint_step), (2, Some(3_000_000)));
-    assert_eq!(step.status.speed_ratio, None, "it was of another ladder");
+    assert_eq!((step.status.submission, step.status.private.checkpoint_step), (2, Some(3_000_000)));
+    assert_eq!(step.status.private.speed_ratio, None, "it was of another ladder");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn it_is_judged_at_the_slow_end() {
     let mut scene = due_in(1.0);
     assert_eq!(late(&scene), Some(3));
     // What was measured is known better than what was predicted: a tenth of the speed.
-    scene.row.status.speed_ratio = Some(0.1);
+    scene.row.status.private.speed_ratio = Some(0.1);
     assert_eq!(late(&scene), Some(33));
     // What the running attempt measures counts at once: 100 ns/day, and half of it is done.
     (scene.row.status.first_step, scene.row.status.step) = (Some(0), Some(2_500_000));
@@ -108,7 +108,7 @@ fn a_row_that_is_late_grows_earlier_and_for_less() {
         let status = &mut scene.row.status;
         (status.state, status.rung, status.attempt) = (State::Running, Some(2), 1);
         (status.first_step, status.step) = (Some(0), Some(1000));
-        (status.progress_from_step, status.progress_from_time) = (Some(0), Some(now().into()));
+        (status.private.progress_from_step, status.private.progress_from_time) = (Some(0), Some(now()));
         status.ns_per_day = Some(30.0);
         scene.ladder[0].ns_per_day_p50 = 63.0;
         scene.job =

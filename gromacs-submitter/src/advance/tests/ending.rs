@@ -14,7 +14,7 @@ fn killed_for_lack_of_memory_it_goes_on_with_more() {
         .read("starting mdrun 'W'\n4000 steps, 8.0 ps (continuing from step 100, 0.2 ps).\n\rstep 400\r");
     let step = scene.go();
     assert_eq!((step.status.state, step.status.submission), (State::Queued, 2));
-    assert_eq!(step.status.outgrown_memory_bytes, Some(300 << 20));
+    assert_eq!(step.status.private.outgrown_memory_bytes, Some(300 << 20));
     assert_eq!(
         reason(&step),
         "mdrun was killed for using more than its 300 MiB of memory; goes on with more"
@@ -43,8 +43,8 @@ fn killed_for_lack_of_memory_it_goes_on_with_more() {
 #[test]
 fn an_earlier_kill_with_more_is_not_forgotten() {
     let mut scene = out_of_memory(1);
-    scene.row.status.outgrown_memory_bytes = Some(900 << 20);
-    assert_eq!(scene.go().status.outgrown_memory_bytes, Some(900 << 20));
+    scene.row.status.private.outgrown_memory_bytes = Some(900 << 20);
+    assert_eq!(scene.go().status.private.outgrown_memory_bytes, Some(900 << 20));
 }
 
 #[test]
@@ -55,14 +55,14 @@ fn more_memory_ends_where_nodes_and_limits_end() {
         with_ladder(row, ladder(), Some(pool), &[])
             .map(|(_, ladder)| ladder.iter().map(|rung| rung.memory_bytes >> 20).max())
     };
-    row.status.outgrown_memory_bytes = Some(3 << 30);
+    row.status.private.outgrown_memory_bytes = Some(3 << 30);
     assert_eq!(memory(&row, &pool()), Ok(Some(4096)));
     row.max_memory_bytes = Some(3500 << 20);
     assert_eq!(memory(&row, &pool()), Ok(Some(3500)));
     let mut limited = pool();
     limited.limits.max_memory_bytes = Some(3200 << 20);
     assert_eq!(memory(&row, &limited), Ok(Some(3200)));
-    row.status.outgrown_memory_bytes = Some(3500 << 20);
+    row.status.private.outgrown_memory_bytes = Some(3500 << 20);
     assert_eq!(
         memory(&row, &pool()),
         Err(NoConfiguration::Ever(
@@ -73,14 +73,14 @@ fn more_memory_ends_where_nodes_and_limits_end() {
     );
     // However it grows, it comes to an end.
     row.max_memory_bytes = None;
-    row.status.outgrown_memory_bytes = Some(300 << 20);
+    row.status.private.outgrown_memory_bytes = Some(300 << 20);
     let mut kills = 0;
     while let Ok(Some(mib)) = memory(&row, &pool()) {
         assert!(
-            mib << 20 > row.status.outgrown_memory_bytes.unwrap_or(0),
+            mib << 20 > row.status.private.outgrown_memory_bytes.unwrap_or(0),
             "each has more than the one before"
         );
-        row.status.outgrown_memory_bytes = Some(mib << 20);
+        row.status.private.outgrown_memory_bytes = Some(mib << 20);
         kills += 1;
     }
     assert_eq!(kills, 4, "600, 1200, 2400 and 4096 MiB");
@@ -89,7 +89,7 @@ fn more_memory_ends_where_nodes_and_limits_end() {
 #[test]
 fn configurations_get_more_memory_as_they_are_expected_to_use_more() {
     let mut row = submitted();
-    row.status.outgrown_memory_bytes = Some(300 << 20);
+    row.status.private.outgrown_memory_bytes = Some(300 << 20);
     let mut proposed = ladder();
     for (rung, mib) in proposed.iter_mut().zip([200, 100, 50]) {
         rung.predicted_memory_bytes = mib << 20;
@@ -118,7 +118,7 @@ fn configurations_get_more_memory_as_they_are_expected_to_use_more() {
 #[test]
 fn a_larger_configuration_of_the_tuner_is_kept_as_it_is() {
     let mut row = submitted();
-    row.status.outgrown_memory_bytes = Some(300 << 20);
+    row.status.private.outgrown_memory_bytes = Some(300 << 20);
     let mut proposed = ladder();
     proposed[0].memory_bytes = 2 << 30;
     let (_, larger) = with_ladder(&row, proposed.clone(), Some(&pool()), &[]).expect("should be a ladder");
@@ -269,7 +269,7 @@ fn a_probe_that_fails_fails_no_row_that_is_complete() {
     let continued = Log::Read { facts: mdrun_log::parse(CONTINUED), text: CONTINUED.to_owned() };
     for (job_log, measured) in [(continued, Some(2880)), (Log::Gone, None)] {
         let mut scene = Scene::with_job(submitted(), completed_job()).read("no such image\n");
-        (scene.row.status.verifying, scene.row.status.step) = (true, Some(4000));
+        (scene.row.status.private.verifying, scene.row.status.step) = (true, Some(4000));
         scene.probe = Some(failed_job(Reason::ContainerFailed));
         scene.job_log = job_log;
         let step = scene.go();
@@ -279,7 +279,7 @@ fn a_probe_that_fails_fails_no_row_that_is_complete() {
     }
     // Without a word of mdrun nobody knows.
     let mut scene = Scene::with_job(submitted(), completed_job());
-    scene.row.status.verifying = true;
+    scene.row.status.private.verifying = true;
     scene.probe = Some(failed_job(Reason::ContainerFailed));
     scene.log = Log::Gone;
     let step = scene.step();

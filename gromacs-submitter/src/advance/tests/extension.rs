@@ -27,7 +27,10 @@ fn it_is_queued_again_reads_its_file_again_and_goes_on_from_its_checkpoint() {
     assert_eq!(reason(&step), "goes on for longer, to 9000 steps in all");
     let status = &step.status;
     assert_eq!((status.state, status.submission, status.inspect_again), (State::Queued, 2, true));
-    assert_eq!((status.interruptions, status.step, status.checkpoint_step), (2, Some(4000), Some(1000)));
+    assert_eq!(
+        (status.interruptions, status.step, status.private.checkpoint_step),
+        (2, Some(4000), Some(1000))
+    );
     assert_eq!((status.start_time, status.finish_time), (Some(now().into()), None));
     assert_eq!(status.job_expiry_time, None);
 

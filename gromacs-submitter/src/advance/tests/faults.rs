@@ -83,7 +83,7 @@ fn a_death_by_signal_is_tried_again_and_the_node_is_remembered() {
             let died = Died { computed, ..crash(code, Some("a")) };
             let step = died.scene().step();
             assert_eq!(
-                (step.status.state, step.status.start_failures),
+                (step.status.state, step.status.private.start_failures),
                 (State::Queued, 1),
                 "{code} {computed}"
             );
@@ -104,7 +104,7 @@ fn two_nodes_or_the_only_one_show_that_it_is_the_rows_own_fault() {
         nodes(&mut scene, count);
         let tries = i32::try_from(before.len()).expect("should be few");
         scene.row.status.submission = 10;
-        scene.row.status.start_failures = tries;
+        scene.row.status.private.start_failures = tries;
         let numbers = (10 - tries..10).rev();
         scene.failures =
             numbers.zip(before.iter().rev()).map(|(n, name)| crash(139, *name).recorded(n)).collect();
@@ -135,7 +135,7 @@ fn two_nodes_or_the_only_one_show_that_it_is_the_rows_own_fault() {
 fn what_failed_before_a_good_run_does_not_count() {
     let mut scene = crash(139, Some("b")).scene();
     scene.row.status.submission = 5;
-    scene.row.status.start_failures = 1;
+    scene.row.status.private.start_failures = 1;
     // Submission 4 read a checkpoint that was away; the crash of 2 is of another week.
     scene.failures = vec![crash(139, Some("a")).recorded(2)];
     assert_eq!(scene.step().status.state, State::Queued);
@@ -150,9 +150,9 @@ fn words_that_nobody_knows_end_no_run_of_days_at_once() {
         node: Some(node(name, &[])),
     };
     let step = died("a").scene().step();
-    assert_eq!((step.status.state, step.status.start_failures), (State::Queued, 1));
+    assert_eq!((step.status.state, step.status.private.start_failures), (State::Queued, 1));
     let mut scene = died("b").scene();
-    (scene.row.status.submission, scene.row.status.start_failures) = (2, 1);
+    (scene.row.status.submission, scene.row.status.private.start_failures) = (2, 1);
     scene.failures = vec![died("a").recorded(1)];
     let step = scene.step();
     assert_eq!(step.status.state, State::Failed);
@@ -180,7 +180,7 @@ fn a_broken_gpu_takes_no_gpu_from_a_row_until_two_nodes_say_so() {
         let mut scene = Died { code: 1, words: Some(CUDA), computed, node: Some(node("a", &[])) }.scene();
         scene.ladder = on_gpu();
         let step = scene.step();
-        assert_eq!((step.status.state, step.status.start_failures), (State::Queued, 1), "{computed}");
+        assert_eq!((step.status.state, step.status.private.start_failures), (State::Queued, 1), "{computed}");
         assert!(reason(&step).contains("on node a; tries again at"), "{}", reason(&step));
         let refused = step.refused.expect("it should be marked");
         let refusal = |name: Option<&str>| Refusal {
@@ -205,7 +205,7 @@ fn a_broken_gpu_takes_no_gpu_from_a_row_until_two_nodes_say_so() {
         let step = worked.step();
         assert_eq!((step.status.state, step.refused), (State::Queued, None));
         // After as many tries the row goes on.
-        scene.row.status.start_failures = 20;
+        scene.row.status.private.start_failures = 20;
         let step = scene.step();
         assert_eq!((step.status.state, step.refused.is_some()), (State::Queued, true));
         assert!(reason(&step).ends_with("goes on without GPUs"), "{}", reason(&step));
@@ -234,7 +234,12 @@ fn what_the_processor_cannot_run_goes_to_another_kind_of_node() {
         let mixed = vec![kind(&[NARROW, ARCH], 5), kind(&[WIDE, ARCH], 3)];
         scene.pool.as_mut().expect("there should be a pool").nodes = mixed.clone();
         let step = scene.step();
-        assert_eq!((step.status.state, step.status.start_failures), (State::Queued, 1), "{}", reason(&step));
+        assert_eq!(
+            (step.status.state, step.status.private.start_failures),
+            (State::Queued, 1),
+            "{}",
+            reason(&step)
+        );
         let failures = [died.recorded(1)];
         let image = scene.row.pinned_image.as_deref();
         let leads = other_kind(&mixed, None, &failures, image);
@@ -253,7 +258,7 @@ fn what_the_processor_cannot_run_goes_to_another_kind_of_node() {
 
         // Where nothing distinguishes the nodes, the second one that says so ends the row, with what to do about the image.
         let mut scene = died.scene();
-        (scene.row.status.submission, scene.row.status.start_failures) = (2, 1);
+        (scene.row.status.submission, scene.row.status.private.start_failures) = (2, 1);
         scene.job.as_mut().expect("there should be a job").attempts[0].node =
             Some(node("b", &[NARROW, ARCH]));
         scene.pool.as_mut().expect("there should be a pool").nodes = vec![kind(&[NARROW, ARCH], 5)];
@@ -292,9 +297,9 @@ fn a_registry_ends_no_row_whose_image_has_run() {
     ] {
         let mut scene = Scene::with_job(submitted(), not_created(message));
         let step = scene.step();
-        assert_eq!((step.status.state, step.status.start_failures), (State::Queued, 1), "{message}");
+        assert_eq!((step.status.state, step.status.private.start_failures), (State::Queued, 1), "{message}");
         assert_eq!(step.forgets_image, message == GONE, "{message}");
-        scene.row.status.start_failures = 20;
+        scene.row.status.private.start_failures = 20;
         let step = scene.step();
         assert_eq!(step.status.state, State::Failed, "after half a day a person must look");
         assert!(reason(&step).contains("20 starts ended so: "), "{}", reason(&step));
@@ -364,7 +369,7 @@ fn an_inspection_that_crashes_is_made_again_a_few_times() {
     let mut scene = Scene::of(row).read("sh: line 1:     7 Illegal instruction     (core dumped) gmx dump\n");
     scene.probe = Some(failed_job(Reason::ContainerFailed));
     assert_eq!(scene.step().status.state, State::Queued);
-    scene.row.status.start_failures = 3;
+    scene.row.status.private.start_failures = 3;
     let step = scene.step();
     assert_eq!(step.status.state, State::Failed);
     assert!(reason(&step).contains("edit 7 --image"), "{}", reason(&step));
@@ -399,7 +404,7 @@ fn what_plumed_has_twice_is_said() {
         let mut row = submitted();
         row.system.nsteps = Some(400_000);
         row.mdrun_options = options.split_whitespace().map(ToOwned::to_owned).collect();
-        (row.status.attempt, row.status.attempts_recorded) = (1, 1);
+        (row.status.attempt, row.status.private.attempts_recorded) = (1, 1);
         (row.status.step, row.status.state) = (seen, State::Interrupted);
         let before = AttemptView { lost_seconds: lost, ..attempt(1, 1, Some(Outcome::Interrupted)) };
         let job =

@@ -16,7 +16,7 @@ fn small() -> Scene {
     row.status.first_step = Some(0);
     row.status.step = Some(1000);
     row.status.ns_per_day = Some(20.0);
-    (row.status.progress_from_step, row.status.progress_from_time) = (Some(0), Some(now().into()));
+    (row.status.private.progress_from_step, row.status.private.progress_from_time) = (Some(0), Some(now()));
     Scene::with_job(row, runs(1, 3))
 }
 
@@ -31,7 +31,7 @@ fn it_stops_at_its_checkpoint_and_goes_on_with_more() {
     assert_eq!(scene.go().status.next_rung, None, "it has not run for as long as it may lose");
     scene.after(20);
     let step = scene.go();
-    assert_eq!((step.status.next_rung, step.status.grown_from), (Some(1), Some(3)));
+    assert_eq!((step.status.next_rung, step.status.private.grown_from), (Some(1), Some(3)));
     assert_eq!(step.takes_room, Some(Duration::from_secs(60)), "no herd grows into the same");
     let announced = reason(&step).to_owned();
     assert!(announced.contains("configuration 1 of 3, 2 cores"), "{announced}");
@@ -52,11 +52,11 @@ fn it_stops_at_its_checkpoint_and_goes_on_with_more() {
     assert_eq!((step.status.rung, step.status.next_rung), (Some(1), None));
     assert_eq!(reason(&step), announced, "the history has it beside the new configuration");
     scene.go();
-    assert_eq!((scene.row.status.interruptions, scene.row.status.grown_from), (1, Some(3)));
+    assert_eq!((scene.row.status.interruptions, scene.row.status.private.grown_from), (1, Some(3)));
 
     let attempts = ended.into_iter().chain([attempt(2, 1, None)]).collect();
     scene.job = Some(JobView { attempts, ..runs(2, 1) });
-    assert_eq!(scene.go().status.grown_from, None);
+    assert_eq!(scene.go().status.private.grown_from, None);
 }
 
 /// The attempt on configuration 3 was stopped by a suspension, the submitter's or a person's.
@@ -74,7 +74,7 @@ fn stopped(suspended_to_grow: bool) -> JobView {
 /// It was about to go on with configuration 1.
 fn growing(job: JobView) -> Scene {
     let mut scene = small();
-    (scene.row.status.next_rung, scene.row.status.grown_from) = (Some(1), Some(3));
+    (scene.row.status.next_rung, scene.row.status.private.grown_from) = (Some(1), Some(3));
     scene.job = Some(job);
     scene
 }
@@ -89,7 +89,12 @@ fn what_a_person_holds_stays_held_and_grows_no_more() {
     for held in [JobView { suspended: true, ..runs(1, 3) }, stopped(false)] {
         let mut scene = growing(held);
         let step = scene.go();
-        assert_eq!((step.status.next_rung, step.status.grown_from), (None, None), "{:?}", step.action);
+        assert_eq!(
+            (step.status.next_rung, step.status.private.grown_from),
+            (None, None),
+            "{:?}",
+            step.action
+        );
         scene.job = Some(stopped(false));
         for _ in 0..3 {
             assert_eq!(scene.go().action, Action::Settle, "it waits for that person");
@@ -100,7 +105,7 @@ fn what_a_person_holds_stays_held_and_grows_no_more() {
     }
     // Another configuration for a row that does not grow keeps it held.
     let mut scene = growing(stopped(false));
-    (scene.row.status.next_rung, scene.row.status.grown_from) = (Some(2), None);
+    (scene.row.status.next_rung, scene.row.status.private.grown_from) = (Some(2), None);
     let resource_version = "42".to_owned();
     assert_eq!(scene.step().action, Action::ReplaceJob { rung: 2, resumes: false, resource_version });
 }
@@ -111,7 +116,7 @@ fn what_it_has_suspended_is_resumed_whatever_became_of_the_growth() {
     let changes: [(&str, Change); 4] = [
         ("the intention is gone", |scene| scene.row.status.next_rung = None),
         ("all of it is gone", |scene| {
-            (scene.row.status.next_rung, scene.row.status.grown_from) = (None, None);
+            (scene.row.status.next_rung, scene.row.status.private.grown_from) = (None, None);
         }),
         ("there is no such configuration", |scene| scene.row.status.next_rung = Some(9)),
         ("a person has changed its requests", |scene| {
@@ -131,13 +136,13 @@ fn what_it_has_suspended_is_resumed_whatever_became_of_the_growth() {
     assert_eq!(scene.step().action, resume());
     // Its pod is ending while nothing is intended any more.
     let mut scene = growing(JobView { suspended: true, suspended_to_grow: true, ..runs(1, 3) });
-    (scene.row.status.next_rung, scene.row.status.grown_from) = (None, None);
+    (scene.row.status.next_rung, scene.row.status.private.grown_from) = (None, None);
     scene.go();
     scene.job = Some(stopped(true));
     assert_eq!(scene.step().action, resume());
     // What only was to grow, and was not replaced, is resumed with another configuration all the same.
     let mut scene = growing(stopped(true));
-    (scene.row.status.next_rung, scene.row.status.grown_from) = (Some(2), None);
+    (scene.row.status.next_rung, scene.row.status.private.grown_from) = (Some(2), None);
     let resource_version = "42".to_owned();
     assert_eq!(scene.step().action, Action::ReplaceJob { rung: 2, resumes: true, resource_version });
 }
@@ -234,16 +239,16 @@ fn without_room_after_all_it_goes_back_to_what_it_had() {
     assert_eq!(scene.go().status.next_rung, None, "the scheduler has its time");
     scene.after(20);
     let step = scene.go();
-    assert_eq!((step.status.next_rung, step.status.grown_from), (Some(3), None), "{}", reason(&step));
-    assert_eq!(step.status.growth_failures, 1);
+    assert_eq!((step.status.next_rung, step.status.private.grown_from), (Some(3), None), "{}", reason(&step));
+    assert_eq!(step.status.private.growth_failures, 1);
 }
 
 /// It was stopped, and waits with configuration 1.
 fn stopped_to_grow(why: WaitingReason) -> Scene {
     let mut scene = small();
     scene.row.status.state = State::Interrupted;
-    (scene.row.status.rung, scene.row.status.grown_from) = (Some(1), Some(3));
-    scene.row.status.attempts_recorded = 1;
+    (scene.row.status.rung, scene.row.status.private.grown_from) = (Some(1), Some(3));
+    scene.row.status.private.attempts_recorded = 1;
     let attempts = vec![attempt(1, 3, Some(Outcome::Interrupted))];
     scene.job = Some(JobView { attempts, has_run: true, phase: Phase::Interrupted, ..waits(1, why) });
     scene
@@ -253,20 +258,25 @@ fn stopped_to_grow(why: WaitingReason) -> Scene {
 fn it_does_not_stop_to_stand_in_line_or_before_a_quota() {
     let mut scene = stopped_to_grow(WaitingReason::QuotaExceeded);
     let step = scene.go();
-    assert_eq!((step.status.next_rung, step.status.grown_from), (Some(3), None), "{}", reason(&step));
-    assert_eq!(step.status.growth_failures, 1);
+    assert_eq!((step.status.next_rung, step.status.private.grown_from), (Some(3), None), "{}", reason(&step));
+    assert_eq!(step.status.private.growth_failures, 1);
     let mut scene = stopped_to_grow(WaitingReason::BehindInQueue);
     assert_eq!(scene.go().status.next_rung, None);
     scene.after(100);
     let step = scene.go();
-    assert_eq!((step.status.next_rung, step.status.growth_failures), (Some(3), 1), "{}", reason(&step));
+    assert_eq!(
+        (step.status.next_rung, step.status.private.growth_failures),
+        (Some(3), 1),
+        "{}",
+        reason(&step)
+    );
 }
 
 #[test]
 fn after_a_growth_that_came_to_nothing_the_next_one_takes_twice_as_long() {
     let mut scene = small();
     for (failures, seconds) in [(0, 600), (1, 1200), (2, 2400), (100, 600 << 8)] {
-        scene.row.status.growth_failures = failures;
+        scene.row.status.private.growth_failures = failures;
         scene.now = now();
         scene.after(seconds - 1);
         assert_eq!(scene.step().status.next_rung, None, "{failures}");
@@ -276,9 +286,12 @@ fn after_a_growth_that_came_to_nothing_the_next_one_takes_twice_as_long() {
     // It runs with more: all is well. With what it had before: it is not.
     for (rung, failures) in [(1, 0), (3, 5)] {
         let mut scene = small();
-        (scene.row.status.growth_failures, scene.row.status.grown_from) = (5, Some(3));
+        (scene.row.status.private.growth_failures, scene.row.status.private.grown_from) = (5, Some(3));
         scene.job = Some(runs(2, rung));
-        assert_eq!((scene.go().status.growth_failures, scene.row.status.grown_from), (failures, None));
+        assert_eq!(
+            (scene.go().status.private.growth_failures, scene.row.status.private.grown_from),
+            (failures, None)
+        );
     }
 }
 
@@ -287,8 +300,8 @@ fn what_kubernetes_refuses_leaves_nothing_suspended() {
     let mut scene = growing(stopped(true));
     scene.row.status = with_refusal(&scene.row, 1, "too large", now());
     assert!(scene.row.status.next_attempt_time.to_jiff() <= now(), "it does not stand still meanwhile");
-    assert_eq!((scene.row.status.next_rung, scene.row.status.grown_from), (None, None));
-    assert_eq!(scene.row.status.growth_failures, 1);
+    assert_eq!((scene.row.status.next_rung, scene.row.status.private.grown_from), (None, None));
+    assert_eq!(scene.row.status.private.growth_failures, 1);
     assert_eq!(scene.step().action, resume(), "with what it had");
     // What only waits goes on waiting.
     let waits = with_refusal(&scene.row, 1, "too large", now());

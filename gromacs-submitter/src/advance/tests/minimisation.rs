@@ -44,7 +44,7 @@ fn it_begins_again_after_an_interruption_and_nothing_is_called_lost() {
     scene.job = Some(ran(Some(Outcome::Interrupted), Phase::Interrupted));
     scene.log = Log::NotRead;
     scene.go();
-    assert_eq!(scene.row.status.checkpoint_step, None);
+    assert_eq!(scene.row.status.private.checkpoint_step, None);
     let again = JobView {
         attempts: vec![attempt(1, 1, Some(Outcome::Interrupted)), attempt(2, 1, None)],
         ..ran(None, Phase::Running)

@@ -398,7 +398,7 @@ fn after_the_smallest_it_starts_over_with_growing_delay() {
         scene.row.status.rung = Some(3);
         scene.job = Some(waits(3, WaitingReason::NeverFits));
     }
-    assert_eq!(scene.row.status.laps, 3);
+    assert_eq!(scene.row.status.private.laps, 3);
 }
 
 #[test]
@@ -617,7 +617,7 @@ fn when_the_log_is_gone_md_log_tells_how_fast_it_was() {
     // Its log was followed until the pod went.
     (scene.row.status.attempt, scene.row.status.first_step) = (1, Some(0));
     scene.log = Log::Gone;
-    assert!(scene.go().status.verifying);
+    assert!(scene.go().status.private.verifying);
     let step = md_log_was_read(&mut scene);
     assert_eq!((step.status.state, step.status.ns_per_day), (State::Completed, Some(41.5)));
     let measured = step.observations[0].measured.expect("md.log tells the speed");
@@ -631,7 +631,7 @@ fn when_the_log_is_gone_the_checkpoint_tells() {
     {
         let mut scene = Scene::with_job(submitted(), completed_job());
         scene.log = Log::Gone;
-        assert!(scene.go().status.verifying);
+        assert!(scene.go().status.private.verifying);
         assert_eq!(scene.step().action, Action::CreateProbe(Probe::Verification));
         scene.probe = Some(job(Phase::Starting, 1));
         assert_eq!(scene.go().action, Action::Settle);
@@ -639,7 +639,7 @@ fn when_the_log_is_gone_the_checkpoint_tells() {
         done.message = Some(answer.to_owned());
         scene.probe = Some(JobView { attempts: vec![done], ..job(Phase::Completed, 1) });
         let step = scene.go();
-        assert_eq!((step.status.state, step.status.verifying), (state, false), "{answer}");
+        assert_eq!((step.status.state, step.status.private.verifying), (state, false), "{answer}");
         assert_eq!(step.observations, [], "never a guess");
     }
 }

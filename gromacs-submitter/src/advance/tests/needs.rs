@@ -35,7 +35,7 @@ fn each_state_reads_its_own_objects() {
         let mut row = in_state(state);
         let of_job = Needs { ladder: true, job: true, ..nothing };
         assert_eq!(needs(&row, now()), of_job, "{state}");
-        row.status.verifying = true;
+        row.status.private.verifying = true;
         let of_both = Needs { probe: Some(Probe::Verification), ..of_job };
         assert_eq!(needs(&row, now()), of_both, "{state}");
     }
@@ -90,7 +90,7 @@ fn a_run_is_read_until_it_is_followed() {
     let read = |row: &GromacsToTune, job: JobView| with_job_in(row, job).log;
     let of_running = |attempt, knows_start| Some(LogToRead::OfRunning { attempt, knows_start });
     assert_eq!(read(&row, running(1)), of_running(1, false));
-    (row.status.first_step, row.status.progress_from_step) = (Some(0), Some(0));
+    (row.status.first_step, row.status.private.progress_from_step) = (Some(0), Some(0));
     assert_eq!(read(&row, running(1)), of_running(1, true));
     assert_eq!(read(&row, running(2)), of_running(2, false), "another attempt starts elsewhere");
     assert_eq!(read(&row, JobView { ours: false, ..running(1) }), None);
@@ -118,7 +118,7 @@ fn what_a_restart_costs_is_read_for_a_growth_alone() {
     let mut row = submitted();
     row.status.state = State::Running;
     row.status.rung = Some(2);
-    (row.status.progress_from_step, row.status.progress_from_time) = (Some(0), Some(now().into()));
+    (row.status.private.progress_from_step, row.status.private.progress_from_time) = (Some(0), Some(now()));
     assert!(with_job_in(&row, running(1)).restart);
 
     assert!(!details(&row, &Seen::default()).restart, "there is no ScavengerJob");
@@ -127,8 +127,8 @@ fn what_a_restart_costs_is_read_for_a_growth_alone() {
     type Change = fn(&mut GromacsToTune);
     let changes: [(&str, Change); 4] = [
         ("it has the largest configuration", |row| row.status.rung = Some(1)),
-        ("nobody has seen it compute", |row| row.status.progress_from_time = None),
-        ("it is growing already", |row| row.status.grown_from = Some(3)),
+        ("nobody has seen it compute", |row| row.status.private.progress_from_time = None),
+        ("it is growing already", |row| row.status.private.grown_from = Some(3)),
         ("a minimisation would begin again", |row| {
             let found = [("integrator".to_owned(), "steep".to_owned())].into_iter().collect();
             row.inspected = Some(sqlx::types::Json(found));
@@ -144,7 +144,7 @@ fn what_a_restart_costs_is_read_for_a_growth_alone() {
 #[test]
 fn the_log_of_the_job_is_read_where_the_probe_says_nothing() {
     let mut row = submitted();
-    row.status.verifying = true;
+    row.status.private.verifying = true;
     let logs = |probe: JobView| {
         let details = with_probe_in(&row, probe, Some(completed_job()));
         (details.log, details.job_log)

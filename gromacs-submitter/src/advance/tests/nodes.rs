@@ -102,14 +102,19 @@ fn a_row_that_runs_anywhere_grows_onto_the_fast_kind() {
     scene.row.status.state = State::Running;
     (scene.row.status.rung, scene.row.status.attempt) = (Some(2), 1);
     (scene.row.status.first_step, scene.row.status.step) = (Some(0), Some(1000));
-    (scene.row.status.progress_from_step, scene.row.status.progress_from_time) =
-        (Some(0), Some(now().into()));
+    (scene.row.status.private.progress_from_step, scene.row.status.private.progress_from_time) =
+        (Some(0), Some(now()));
     scene.row.status.ns_per_day = Some(78.0);
     let ran = AttemptView { rung: Some(2), ..attempt(1, 1, None) };
     scene.job = Some(JobView { attempts: vec![ran], has_run: true, ..job(Phase::Running, 2) });
     scene.after(600);
     let step = scene.go();
-    assert_eq!((step.status.next_rung, step.status.grown_from), (Some(1), Some(2)), "{}", reason(&step));
+    assert_eq!(
+        (step.status.next_rung, step.status.private.grown_from),
+        (Some(1), Some(2)),
+        "{}",
+        reason(&step)
+    );
     assert!(
         reason(&step).contains("configuration 1 of 4, 2 cores on nodes with kind=fast"),
         "{}",

@@ -20,10 +20,14 @@ fn a_refused_configuration_leaves_the_one_there_is() {
     let mut row = submitted();
     row.status.rung = Some(3);
     row.status.next_rung = Some(1);
-    row.status.no_room_since = Some(now().into());
+    row.status.private.no_room_since = Some(now());
     let status = with_refusal(&row, 1, "spec.resources.requests: at most 1 cpu", now());
     assert_eq!((status.state, status.rung, status.next_rung), (State::Submitted, Some(3), None));
-    assert_eq!((status.no_room_since, status.no_room_seconds), (None, 0.0), "it has all its time again");
+    assert_eq!(
+        (status.private.no_room_since, status.private.no_room_seconds),
+        (None, 0.0),
+        "it has all its time again"
+    );
     assert_eq!(
         status.reason.as_deref(),
         Some("stays as it is; Kubernetes refuses configuration 1: spec.resources.requests: at most 1 cpu")
@@ -48,8 +52,8 @@ fn an_inspection_that_ran_out_of_memory_is_made_anew_with_more() {
     scene.probe = Some(killed.clone());
     let step = scene.go();
     assert_eq!(step.status.state, State::Inspecting);
-    assert_eq!(step.status.probe_outgrown_memory_bytes, Some(256 << 20));
-    assert_eq!(step.status.outgrown_memory_bytes, None, "mdrun was not killed");
+    assert_eq!(step.status.private.probe_outgrown_memory_bytes, Some(256 << 20));
+    assert_eq!(step.status.private.outgrown_memory_bytes, None, "mdrun was not killed");
     let (status, rungs) =
         with_ladder(&scene.row, ladder(), scene.pool.as_ref(), &[]).expect("should be a ladder");
     assert_eq!(rungs, ladder(), "mdrun is offered what the tuner thinks it needs");
@@ -123,28 +127,28 @@ fn a_cancelled_row_waits_for_what_was_before_it_and_is_swept() {
 fn while_its_checkpoint_waits_to_be_read_it_can_be_cancelled() {
     let mut row = submitted();
     row.status.state = State::Running;
-    row.status.verifying = true;
+    row.status.private.verifying = true;
     row.cancel_requested = true;
     let mut scene = Scene::with_job(row, completed_job());
     scene.probe = Some(waits(1, WaitingReason::Paused));
     assert_eq!(scene.step().action, Action::DeleteProbe(Probe::Verification));
     scene.probe = None;
     let step = scene.step();
-    assert_eq!((step.status.state, step.status.verifying), (State::Cancelled, false));
+    assert_eq!((step.status.state, step.status.private.verifying), (State::Cancelled, false));
 }
 
 #[test]
 fn a_start_stops_the_clock_and_a_run_forgets_the_laps() {
     let mut scene = Scene::with_job(submitted(), waits(1, WaitingReason::NoCapacity));
-    scene.row.status.laps = 6;
+    scene.row.status.private.laps = 6;
     scene.go();
     scene.after(100);
     scene.job = Some(job(Phase::Starting, 1));
     let step = scene.go();
-    assert_eq!((step.status.no_room_since, step.status.no_room_seconds), (None, 100.0));
+    assert_eq!((step.status.private.no_room_since, step.status.private.no_room_seconds), (None, 100.0));
     scene.after(500);
     scene.job = Some(waits(1, WaitingReason::NoCapacity));
-    assert_eq!(scene.go().status.no_room_seconds, 100.0, "starting was no waiting for room");
+    assert_eq!(scene.go().status.private.no_room_seconds, 100.0, "starting was no waiting for room");
     scene.job = Some(JobView { attempts: vec![attempt(1, 1, None)], ..job(Phase::Running, 1) });
-    assert_eq!(scene.go().status.laps, 0);
+    assert_eq!(scene.go().status.private.laps, 0);
 }

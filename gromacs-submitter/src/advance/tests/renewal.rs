@@ -30,7 +30,7 @@ fn interrupted_on(rung: i32) -> Scene {
 fn once_after_each_interruption() {
     let mut scene = interrupted();
     let step = scene.go();
-    assert_eq!((&step.action, step.status.speed_ratio), (&Action::Record, Some(0.5)));
+    assert_eq!((&step.action, step.status.private.speed_ratio), (&Action::Record, Some(0.5)));
     assert_eq!(
         reason(&step),
         said(scene.job.as_ref().expect("should be there")),
@@ -93,9 +93,9 @@ fn what_is_known_keeps_its_number_and_what_is_new_gets_the_next() {
     let (status, renewed_ladder) = renewed(&scene.row, &scene.ladder, &[], proposed());
     let numbers = |ladder: &[LadderRung]| ladder.iter().map(|rung| rung.rung).collect::<Vec<_>>();
     assert_eq!(numbers(&renewed_ladder), [4, 2, 5]);
-    assert_eq!(status.ladder_interruptions, 1);
+    assert_eq!(status.private.ladder_interruptions, 1);
     // 22.5 ns/day were measured, and 25 are predicted now.
-    let ratio = status.speed_ratio.expect("should be known");
+    let ratio = status.private.speed_ratio.expect("should be known");
     assert!((ratio - 0.9).abs() < 1e-9, "{ratio}");
 
     // The same once more: what was replaced comes back under its number, and nothing counts twice.
@@ -103,14 +103,18 @@ fn what_is_known_keeps_its_number_and_what_is_new_gets_the_next() {
     let gone: Vec<LadderRung> = scene.ladder.iter().filter(|rung| rung.rung != 2).cloned().collect();
     let (status, again) = renewed(&scene.row, &renewed_ladder, &gone, ladder());
     assert_eq!(numbers(&again), [1, 2, 3]);
-    assert!(status.speed_ratio.is_some_and(|ratio| (ratio - 0.5).abs() < 1e-9), "{:?}", status.speed_ratio);
+    assert!(
+        status.private.speed_ratio.is_some_and(|ratio| (ratio - 0.5).abs() < 1e-9),
+        "{:?}",
+        status.private.speed_ratio
+    );
 }
 
 #[test]
 fn a_row_that_grows_is_not_stopped_for_another_layout() {
     let mut scene = interrupted_on(1);
     scene.go();
-    scene.row.status.grown_from = Some(3);
+    scene.row.status.private.grown_from = Some(3);
     let (status, renewed_ladder) = renewed(&scene.row, &scene.ladder, &[], proposed());
     let numbers: Vec<i32> = renewed_ladder.iter().map(|rung| rung.rung).collect();
     assert!(status.next_rung.is_none() && numbers.contains(&1), "{:?} {numbers:?}", status.next_rung);

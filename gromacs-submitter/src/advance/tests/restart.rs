@@ -36,8 +36,8 @@ fn it_is_the_time_from_when_an_attempt_is_seen_to_its_first_step() {
     assert_eq!(scene.go().status.first_step, Some(1000));
     scene.after(300);
     assert_eq!(interrupted(&mut scene), Some(12));
-    assert_eq!(scene.row.status.attempt_seen_time, Some(now().into()));
-    assert_eq!(next_submission(&scene.row, String::new()).attempt_seen_time, None);
+    assert_eq!(scene.row.status.private.attempt_seen_time, Some(now()));
+    assert_eq!(next_submission(&scene.row, String::new()).private.attempt_seen_time, None);
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn what_has_no_checkpoint_begins_again_once() {
 fn without_a_log_it_ends_as_well() {
     let mut scene = ended(3, "");
     scene.row.status.submission = 3;
-    scene.row.status.verifying = true;
+    scene.row.status.private.verifying = true;
     scene.earlier = vec![Earlier { is_short: true, seconds: 3.0 }; 2];
     scene.log = Log::Gone;
     let mut done = attempt(1, 1, Some(Outcome::Completed));

@@ -20,7 +20,7 @@ fn a_refused_configuration_is_marked_and_the_next_is_tried() {
     scene.row.status.interruptions = 3;
     let step = scene.go();
     assert_eq!((step.status.state, step.status.submission), (State::Queued, 2));
-    assert_eq!((step.status.interruptions, step.status.not_before), (3, None));
+    assert_eq!((step.status.interruptions, step.status.private.not_before), (3, None));
     let words = NO_DOMAINS.replace('\n', " ");
     assert_eq!(step.refused, Some(Refused { rung: 1, words: words.clone() }));
     assert_eq!(reason(&step), format!("mdrun refuses configuration 1: {words}; tries the next one"));
@@ -83,9 +83,9 @@ fn a_lock_that_is_held_is_tried_again_with_growing_delay_and_ends() {
         tries += 1;
         let began = scene.now;
         let step = scene.go();
-        assert_eq!((step.status.state, step.status.start_failures), (State::Queued, tries));
+        assert_eq!((step.status.state, step.status.private.start_failures), (State::Queued, tries));
         let due = began + SignedDuration::from_secs(delay);
-        assert_eq!(step.status.not_before.map(|time| time.to_jiff()), Some(due));
+        assert_eq!(step.status.private.not_before, Some(due));
         assert!(reason(&step).starts_with("mdrun could not start: Failed to lock: md.log."), "{step:?}");
         assert_eq!(step.refused, None);
         // The one before goes; an event makes it due at once, which shortens no delay.
@@ -98,7 +98,7 @@ fn a_lock_that_is_held_is_tried_again_with_growing_delay_and_ends() {
         scene.row.status.state = State::Submitted;
         (scene.job, scene.log) = (job, log);
     }
-    scene.row.status.start_failures = 20;
+    scene.row.status.private.start_failures = 20;
     let step = scene.go();
     assert_eq!(step.status.state, State::Failed);
     let remedy = "20 starts ended so: end the mdrun that holds water/gromacs-7/md.log, and retry";
@@ -116,7 +116,7 @@ fn where_nothing_can_be_locked_it_starts_again_and_writes_new_files() {
         let step = scene.go();
         assert_eq!((step.status.state, step.status.submission), (State::Queued, 2), "{words}");
         assert!(step.stops_appending);
-        assert_eq!((step.status.interruptions, step.status.not_before), (3, None), "at once");
+        assert_eq!((step.status.interruptions, step.status.private.not_before), (3, None), "at once");
         let said = format!("mdrun could not start: {words}; starts again and writes new output files");
         assert_eq!(reason(&step), said);
         // A run that writes new files has nothing to lock: what else it cannot lock gets the usual tries.
@@ -124,7 +124,7 @@ fn where_nothing_can_be_locked_it_starts_again_and_writes_new_files() {
         scene.row.append = Some(false);
         let step = scene.step();
         assert!(!step.stops_appending);
-        assert_eq!((step.status.state, step.status.start_failures), (State::Queued, 1));
+        assert_eq!((step.status.state, step.status.private.start_failures), (State::Queued, 1));
     }
 }
 
@@ -132,10 +132,10 @@ fn where_nothing_can_be_locked_it_starts_again_and_writes_new_files() {
 fn a_step_that_was_made_forgets_the_failed_starts() {
     let running = JobView { attempts: vec![attempt(1, 1, None)], ..job(Phase::Running, 1) };
     let mut scene = Scene::with_job(submitted(), running).read(TERMINATED);
-    scene.row.status.start_failures = 3;
-    assert_eq!(scene.go().status.start_failures, 3, "it may end there again");
+    scene.row.status.private.start_failures = 3;
+    assert_eq!(scene.go().status.private.start_failures, 3, "it may end there again");
     scene.after(1200);
-    assert_eq!(scene.go().status.start_failures, 0, "it has written a checkpoint since");
+    assert_eq!(scene.go().status.private.start_failures, 0, "it has written a checkpoint since");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_file_system_that_is_away_or_full_fails_no_run_that_is_under_way() {
     };
     let mut scene = away("Cannot rename checkpoint file; Stale file handle");
     let step = scene.go();
-    assert_eq!((step.status.state, step.status.start_failures), (State::Queued, 1));
+    assert_eq!((step.status.state, step.status.private.start_failures), (State::Queued, 1));
     assert!(
         reason(&step)
             .starts_with("mdrun failed: Cannot rename checkpoint file; Stale file handle; tries again")
@@ -217,7 +217,7 @@ fn a_file_system_that_is_away_or_full_fails_no_run_that_is_under_way() {
     assert_eq!(step.attempts.len(), 1);
     // Whoever filled the volume may be another.
     let full = away("Cannot write trajectory; maybe you are out of disk space?").step();
-    assert_eq!((full.status.state, full.status.start_failures), (State::Queued, 1));
+    assert_eq!((full.status.state, full.status.private.start_failures), (State::Queued, 1));
 }
 
 #[test]
@@ -231,14 +231,14 @@ fn an_inspection_that_finds_the_volume_full_or_away_is_made_again_later() {
         let mut scene = Scene::of(row).read(words);
         scene.probe = Some(failed_job(Reason::ContainerFailed));
         let step = scene.go();
-        assert_eq!((step.status.state, step.status.start_failures), (State::Queued, 1), "{words}");
+        assert_eq!((step.status.state, step.status.private.start_failures), (State::Queued, 1), "{words}");
         assert!(reason(&step).starts_with("reading water/topol.tpr failed: "), "{}", reason(&step));
         assert_eq!(scene.step().action, Action::DeleteProbe(Probe::Inspection));
         scene.probe = None;
         assert_eq!(scene.go().status.state, State::Queued, "not yet");
         scene.after(30);
         assert_eq!(scene.go().status.state, State::Inspecting);
-        scene.row.status.start_failures = 20;
+        scene.row.status.private.start_failures = 20;
         scene.probe = Some(failed_job(Reason::ContainerFailed));
         let step = scene.step();
         assert_eq!(step.status.state, State::Failed);
@@ -254,14 +254,14 @@ fn an_inspection_that_finds_the_volume_full_or_away_is_made_again_later() {
 #[test]
 fn a_checkpoint_on_a_volume_that_is_away_is_read_later() {
     let mut scene = Scene::with_job(submitted(), completed_job()).read("cat: Stale file handle\n");
-    scene.row.status.verifying = true;
+    scene.row.status.private.verifying = true;
     scene.probe = Some(failed_job(Reason::ContainerFailed));
     let step = scene.go();
     assert_eq!(
-        (&step.action, step.status.state, step.status.verifying),
+        (&step.action, step.status.state, step.status.private.verifying),
         (&Action::Record, State::Submitted, true)
     );
-    assert_eq!(step.status.start_failures, 1);
+    assert_eq!(step.status.private.start_failures, 1);
     assert_eq!(scene.step().action, Action::DeleteProbe(Probe::Verification));
     scene.probe = None;
     assert_eq!(scene.go().action, Action::Settle);
@@ -272,10 +272,10 @@ fn a_checkpoint_on_a_volume_that_is_away_is_read_later() {
 #[test]
 fn a_retry_forgets_the_failed_starts() {
     let mut row = submitted();
-    row.status.start_failures = 20;
+    row.status.private.start_failures = 20;
     row.status = with_failure(&row, "locked".to_owned(), KEEP_JOBS, now());
     row.retry_requested = true;
     let step = Scene::of(row).step();
-    assert_eq!((step.status.start_failures, step.status.not_before), (0, None));
+    assert_eq!((step.status.private.start_failures, step.status.private.not_before), (0, None));
     assert!(step.clears_requests);
 }

@@ -13,8 +13,8 @@ fn interrupted(rung: i32, reason: WaitingReason) -> Scene {
     row.status.step = Some(2_000_000);
     row.status.state = State::Interrupted;
     row.status.attempt = 1;
-    row.status.attempts_recorded = 1;
-    row.status.interruption_time = Some(now().into());
+    row.status.private.attempts_recorded = 1;
+    row.status.private.interruption_time = Some(now());
     let job = JobView {
         attempts: vec![attempt(1, rung, Some(Outcome::Interrupted))],
         has_run: true,
@@ -187,7 +187,10 @@ fn a_quota_is_left_for_a_configuration_that_it_holds() {
     let mut scene = Scene::with_job(submitted(), waits(3, WaitingReason::QuotaExceeded));
     scene.quota = room("1500m");
     let step = scene.go();
-    assert_eq!((step.action, step.status.next_rung, step.status.next_lap_time), (Action::Settle, None, None));
+    assert_eq!(
+        (step.action, step.status.next_rung, step.status.private.next_lap_time),
+        (Action::Settle, None, None)
+    );
 }
 
 #[test]
@@ -203,7 +206,7 @@ fn the_clock_stands_still_while_the_operator_is_away() {
         assert_eq!((&step.action, step.status.next_rung), (&Action::Settle, None));
         assert!(reason(&step).contains("has not been heard of"), "{}", reason(&step));
     }
-    let waited = scene.row.status.no_room_seconds;
+    let waited = scene.row.status.private.no_room_seconds;
     assert!((waited - 500.0).abs() < 1e-9, "{waited}");
     scene.after(1);
     assert_eq!(scene.go().status.next_rung, None, "back again");
@@ -250,14 +253,18 @@ fn what_was_measured_on_cpus_says_nothing_of_a_gpu() {
         rest_seconds(row, &ladder[rung - 1], &ladder).expect("the row has an end")
     };
     let [on_gpu, here, below] = [1, 2, 3].map(|rung| rest(&row, rung));
-    row.status.speed_ratio = Some(0.5);
+    row.status.private.speed_ratio = Some(0.5);
     let measured = [1, 2, 3].map(|rung| rest(&row, rung));
     assert_eq!(measured, [on_gpu, 2.0 * here, 2.0 * below]);
     take(&mut row.status, Some(3), &ladder);
-    assert_eq!((row.status.rung, row.status.speed_ratio), (Some(3), Some(0.5)));
+    assert_eq!((row.status.rung, row.status.private.speed_ratio), (Some(3), Some(0.5)));
     take(&mut row.status, None, &ladder);
-    assert_eq!((row.status.rung, row.status.speed_ratio), (Some(3), Some(0.5)));
+    assert_eq!((row.status.rung, row.status.private.speed_ratio), (Some(3), Some(0.5)));
     take(&mut row.status, Some(1), &ladder);
-    assert_eq!((row.status.rung, row.status.speed_ratio), (Some(1), None), "a GPU that was never measured");
+    assert_eq!(
+        (row.status.rung, row.status.private.speed_ratio),
+        (Some(1), None),
+        "a GPU that was never measured"
+    );
     assert_eq!(rest(&row, 1), on_gpu);
 }
