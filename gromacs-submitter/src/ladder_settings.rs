@@ -1,5 +1,4 @@
-//! How the configurations of a row are chosen: as the row says, else as its tenant says, else as the pool says, else as the
-//! options of this process say.
+//! How the configurations of a row are chosen: as the row says, else as the pool says, else as the tuner does on its own.
 
 use std::fmt;
 
@@ -15,21 +14,18 @@ use serde::{Serialize, Serializer};
 pub enum SetBy {
     /// The row.
     Row,
-    /// Its tenant.
-    Tenant,
     /// The ScavengerPool.
     Pool,
-    /// The options of the submitter.
-    Submitter,
+    /// Nobody: it is the tuner's own.
+    Tuner,
 }
 
 impl fmt::Display for SetBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Row => "row",
-            Self::Tenant => "tenant",
             Self::Pool => "pool",
-            Self::Submitter => "submitter",
+            Self::Tuner => "tuner",
         })
     }
 }
@@ -43,9 +39,15 @@ impl Serialize for SetBy {
 /// What counts, and who set it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Chosen {
-    /// What the tuner is asked with.
-    pub settings: LadderSettings,
-    /// Who set each of its values.
+    /// See [`LadderSettings::min_efficiency`].
+    pub min_efficiency: f64,
+    /// See [`LadderSettings::max_configurations`].
+    pub max_configurations: i32,
+    /// See [`LadderSettings::gpu_price`].
+    pub gpu_price: f64,
+    /// See [`LadderSettings::memory_price`].
+    pub memory_price: f64,
+    /// Who set each of them.
     pub set_by: Setters,
 }
 
@@ -62,35 +64,24 @@ pub struct Setters {
     pub memory_price: SetBy,
 }
 
-/// The one rule of precedence: the row before its tenant, the tenant before the pool, the pool before the submitter. What
-/// nobody sets is the tuner's own default.
+/// The one rule of precedence: the row before the pool. What neither says is the tuner's own default.
 #[must_use]
-pub fn choose(
-    row: &LadderSettings,
-    tenant: &LadderSettings,
-    pool: &LadderSettings,
-    submitter: &LadderSettings,
-) -> Chosen {
-    let levels = [(SetBy::Row, row), (SetBy::Tenant, tenant), (SetBy::Pool, pool)];
-    fn first<T>(
-        levels: &[(SetBy, &LadderSettings)],
-        of: impl Fn(&LadderSettings) -> Option<T>,
-        last: Option<T>,
-    ) -> (Option<T>, SetBy) {
-        let found = levels.iter().find_map(|(by, settings)| Some((of(settings)?, *by)));
-        found.map_or((last, SetBy::Submitter), |(value, by)| (Some(value), by))
+pub fn choose(row: &LadderSettings, pool: &LadderSettings) -> Chosen {
+    fn first<T>(row: Option<T>, pool: Option<T>, tuner: T) -> (T, SetBy) {
+        let of_row = row.map(|value| (value, SetBy::Row));
+        of_row.or_else(|| Some((pool?, SetBy::Pool))).unwrap_or((tuner, SetBy::Tuner))
     }
-    let efficiency = first(&levels, |it| it.min_efficiency, submitter.min_efficiency);
-    let most = first(&levels, |it| it.max_configurations, submitter.max_configurations);
-    let gpu = first(&levels, |it| it.gpu_price, submitter.gpu_price);
-    let memory = first(&levels, |it| it.memory_price, submitter.memory_price);
+    let tuner = Limits::default();
+    let most = i32::try_from(tuner.max_configurations).unwrap_or(i32::MAX);
+    let efficiency = first(row.min_efficiency, pool.min_efficiency, tuner.min_efficiency);
+    let most = first(row.max_configurations, pool.max_configurations, most);
+    let gpu = first(row.gpu_price, pool.gpu_price, tuner.weights.gpu);
+    let memory = first(row.memory_price, pool.memory_price, tuner.weights.memory_gib);
     Chosen {
-        settings: LadderSettings {
-            min_efficiency: efficiency.0,
-            max_configurations: most.0,
-            gpu_price: gpu.0,
-            memory_price: memory.0,
-        },
+        min_efficiency: efficiency.0,
+        max_configurations: most.0,
+        gpu_price: gpu.0,
+        memory_price: memory.0,
         set_by: Setters {
             min_efficiency: efficiency.1,
             max_configurations: most.1,
@@ -104,18 +95,10 @@ impl Chosen {
     /// As the tuner's requests say it, beside what row and pool limit.
     #[must_use]
     pub fn within(&self, limits: &Limits) -> Limits {
-        let LadderSettings { min_efficiency, max_configurations, gpu_price, memory_price } = self.settings;
-        let usual = PriceWeights::default();
         Limits {
-            min_efficiency: min_efficiency.unwrap_or(limits.min_efficiency),
-            max_configurations: max_configurations
-                .and_then(|most| u32::try_from(most).ok())
-                .unwrap_or(limits.max_configurations),
-            weights: PriceWeights {
-                core: 1.0,
-                gpu: gpu_price.unwrap_or(usual.gpu),
-                memory_gib: memory_price.unwrap_or(usual.memory_gib),
-            },
+            min_efficiency: self.min_efficiency,
+            max_configurations: u32::try_from(self.max_configurations).unwrap_or(limits.max_configurations),
+            weights: PriceWeights { core: 1.0, gpu: self.gpu_price, memory_gib: self.memory_price },
             ..limits.clone()
         }
     }
@@ -162,17 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_to_the_row_counts() {
+    fn the_row_counts_before_the_pool() {
         let none = LadderSettings::default();
-        let submitter = settings(4);
-        for (row, tenant, pool, by, number) in [
-            (settings(1), settings(2), settings(3), SetBy::Row, 1),
-            (none, settings(2), settings(3), SetBy::Tenant, 2),
-            (none, none, settings(3), SetBy::Pool, 3),
-            (none, none, none, SetBy::Submitter, 4),
-        ] {
-            let chosen = choose(&row, &tenant, &pool, &submitter);
-            assert_eq!(chosen.settings, settings(number));
+        for (row, pool, by, number) in
+            [(settings(1), settings(2), SetBy::Row, 1), (none, settings(2), SetBy::Pool, 2)]
+        {
+            let chosen = choose(&row, &pool);
+            let price = f64::from(number);
+            assert_eq!((chosen.min_efficiency, chosen.max_configurations), (price / 10.0, number));
+            assert_eq!((chosen.gpu_price, chosen.memory_price), (price, price));
             let set_by =
                 Setters { min_efficiency: by, max_configurations: by, gpu_price: by, memory_price: by };
             assert_eq!(chosen.set_by, set_by);
@@ -182,16 +163,14 @@ mod tests {
     #[test]
     fn each_value_is_looked_for_on_its_own() {
         let row = LadderSettings { gpu_price: Some(0.0), ..LadderSettings::default() };
-        let tenant =
-            LadderSettings { max_configurations: Some(3), gpu_price: Some(5.0), ..LadderSettings::default() };
-        let pool = of_pool(&with_weights([("memory", 0.25), ("cpu", 0.5)]));
-        let chosen = choose(&row, &tenant, &pool, &settings(7));
+        let pool = of_pool(&with_weights([("memory", 0.25), ("cpu", 0.5), ("nvidia.com/gpu", 8.0)]));
+        let chosen = choose(&row, &pool);
         let limits = chosen.within(&Limits { max_gpus: Some(1), ..Limits::default() });
-        assert_eq!((limits.max_gpus, limits.max_configurations, limits.min_efficiency), (Some(1), 3, 0.7));
+        assert_eq!((limits.max_gpus, limits.max_configurations, limits.min_efficiency), (Some(1), 12, 0.7));
         assert_eq!(limits.weights, PriceWeights { core: 1.0, gpu: 0.0, memory_gib: 0.5 });
         let set_by = serde_json::to_value(chosen.set_by).expect("should be JSON");
         let expected = serde_json::json!({
-            "min_efficiency": "submitter", "max_configurations": "tenant", "gpu_price": "row", "memory_price": "pool",
+            "min_efficiency": "tuner", "max_configurations": "tuner", "gpu_price": "row", "memory_price": "pool",
         });
         assert_eq!(set_by, expected);
     }
@@ -220,6 +199,6 @@ mod tests {
     #[test]
     fn what_nobody_sets_is_the_tuners_own() {
         let none = LadderSettings::default();
-        assert_eq!(choose(&none, &none, &none, &none).within(&Limits::default()), Limits::default());
+        assert_eq!(choose(&none, &none).within(&Limits::default()), Limits::default());
     }
 }

@@ -67,10 +67,6 @@ create table gromacs_tenant (
     -- say in each row that half a core is no use.
     min_cpu_millicores integer,
     min_ns_per_day double precision,
-    min_efficiency double precision,
-    max_configurations integer,
-    gpu_price double precision,
-    memory_price double precision,
     primary key (database_role, namespace),
     -- Names of roles are cut at 63 bytes: a longer one would never be anybody's.
     constraint gromacs_tenant_database_role_valid check (octet_length(database_role) between 1 and 63),
@@ -93,13 +89,9 @@ create table gromacs_tenant (
         and min_interruption_after_seconds <= max_interruption_after_seconds),
     constraint gromacs_tenant_max_rows_in_work_valid check (max_rows_in_work between 0 and 1000000),
     constraint gromacs_tenant_min_cpu_millicores_valid check (min_cpu_millicores between 0 and 1024000),
-    constraint gromacs_tenant_min_ns_per_day_valid check (min_ns_per_day >= 0 and min_ns_per_day <= 1000000),
-    constraint gromacs_tenant_min_efficiency_valid check (min_efficiency >= 0.01 and min_efficiency <= 1),
-    constraint gromacs_tenant_max_configurations_valid check (max_configurations between 1 and 32),
-    constraint gromacs_tenant_gpu_price_valid check (gpu_price >= 0 and gpu_price <= 1000000),
-    constraint gromacs_tenant_memory_price_valid check (memory_price >= 0 and memory_price <= 1000000)
+    constraint gromacs_tenant_min_ns_per_day_valid check (min_ns_per_day >= 0 and min_ns_per_day <= 1000000)
 );
-comment on table gromacs_tenant is 'Which database role may run simulations in which namespace, with what defaults and limits. Written by the admin; all but max_rows_in_work, and what chooses configurations, is read when a row is inserted.';
+comment on table gromacs_tenant is 'Which database role may run simulations in which namespace, with what defaults and limits. Written by the admin; all but max_rows_in_work is read when a row is inserted.';
 comment on column gromacs_tenant.database_role is 'Database role that people log in with; a member of gromacs_chemist.';
 comment on column gromacs_tenant.namespace is 'Kubernetes namespace in which its rows may run; deploy/tenant gives the submitter its rights there.';
 comment on column gromacs_tenant.service_account is 'ServiceAccount that its simulations run as; the namespace''s default one if null.';
@@ -116,10 +108,6 @@ comment on column gromacs_tenant.max_rows_in_work is 'Most of its rows that are 
 comment on column gromacs_tenant.creation_time is 'When it was added.';
 comment on column gromacs_tenant.min_cpu_millicores is 'Least CPU that its rows run with unless they say otherwise, in thousandths of a core; none if null.';
 comment on column gromacs_tenant.min_ns_per_day is 'Least predicted speed that its rows run with unless they say otherwise, in ns of simulated time per day; none if null.';
-comment on column gromacs_tenant.min_efficiency is 'Share of the best speed per price that the first configuration of rows that say none has at least, 0.01 to 1; that of the pool or the submitter if null.';
-comment on column gromacs_tenant.max_configurations is 'Most configurations that are tried of rows that say none, 1 to 32; those of the pool or the submitter if null.';
-comment on column gromacs_tenant.gpu_price is 'Cores that a GPU counts as for rows that say none; those of the pool or the submitter if null.';
-comment on column gromacs_tenant.memory_price is 'Cores that a GiB of memory counts as for rows that say none; those of the pool or the submitter if null.';
 
 create table gromacs_to_tune (
     id bigint generated always as identity primary key,
@@ -228,9 +216,8 @@ create table gromacs_to_tune (
     blocked boolean not null default false,
     deadline timestamptz,
     late_seconds bigint,
-    -- How configurations are chosen is a question of the site, of a group and of a simulation: an idle GPU is worth less than
-    -- a busy one. What a row leaves open its tenant says, then the ScavengerPool, then the submitter, each time the tuner is
-    -- asked.
+    -- How configurations are chosen is a question of the site and of a simulation: an idle GPU is worth less than a busy one.
+    -- What a row leaves open the ScavengerPool says, then the tuner, each time the tuner is asked.
     min_efficiency double precision,
     max_configurations integer,
     gpu_price double precision,
@@ -459,10 +446,10 @@ comment on column gromacs_to_tune.multidir is 'Folders of several simulations th
 comment on column gromacs_to_tune.blocked is 'True if it waits in the cluster for something that other rows of its owner do not wait for, such as its volume: others begin meanwhile.';
 comment on column gromacs_to_tune.deadline is 'When it should be completed. It orders the choice of configurations, and lets the row grow earlier; nothing is stopped for it. No deadline if null.';
 comment on column gromacs_to_tune.late_seconds is 'Seconds by which it is expected to miss its deadline, at the slow end of what is predicted or measured; null if it is expected to meet it.';
-comment on column gromacs_to_tune.min_efficiency is 'Share of the best speed per price that the first configuration has at least, 0.01 to 1; that of its tenant, the pool or the submitter if null.';
-comment on column gromacs_to_tune.max_configurations is 'Most configurations that are tried, 1 to 32; those of its tenant, the pool or the submitter if null.';
-comment on column gromacs_to_tune.gpu_price is 'Cores that a GPU counts as; those of its tenant, the pool or the submitter if null.';
-comment on column gromacs_to_tune.memory_price is 'Cores that a GiB of memory counts as; those of its tenant, the pool or the submitter if null.';
+comment on column gromacs_to_tune.min_efficiency is 'Share of the best speed per price that the first configuration has at least, 0.01 to 1; that of the pool if null, or the tuner''s own.';
+comment on column gromacs_to_tune.max_configurations is 'Most configurations that are tried, 1 to 32; those of the pool if null, or the tuner''s own.';
+comment on column gromacs_to_tune.gpu_price is 'Cores that a GPU counts as; those of the pool if null, or the tuner''s own.';
+comment on column gromacs_to_tune.memory_price is 'Cores that a GiB of memory counts as; those of the pool if null, or the tuner''s own.';
 comment on column gromacs_to_tune.grompp_options is 'Options of gmx grompp and their values, each a word of its own, such as {-f,md.mdp,-c,gromacs-6/confout.gro,-p,topol.top}: the .tpr file is made with them in its folder before it is read, as long as nothing has been computed. {after} in a path stands for the row in after. Empty if the file is there.';
 
 -- Claims go over the rows that are in work and over the head of the queue of each owner in each namespace, never over the
@@ -789,7 +776,7 @@ comment on column gromacs_tuner_answer.min_efficiency is 'Share of the best spee
 comment on column gromacs_tuner_answer.max_configurations is 'Most configurations that were asked for; null for a calibration.';
 comment on column gromacs_tuner_answer.gpu_price is 'Cores that a GPU counted as; null for a calibration.';
 comment on column gromacs_tuner_answer.memory_price is 'Cores that a GiB of memory counted as; null for a calibration.';
-comment on column gromacs_tuner_answer.set_by is 'Who set each of these by the name of the column: row, tenant, pool or submitter.';
+comment on column gromacs_tuner_answer.set_by is 'Who set each of these by the name of the column: row, pool or tuner.';
 
 -- When any of the submitters first saw the operator's word on the pool, by the clock of the database. A
 -- process that does not stay could only compare the operator's clock with another one.

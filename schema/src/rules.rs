@@ -137,9 +137,6 @@ fn of_tenant(rule: &str) -> Option<&'static str> {
         }
         "max_memory_bytes_valid" => "max_memory_bytes must be at least 16 MiB",
         "max_gpus_valid" => "max_gpus must be between 0 and 16",
-        "min_efficiency_valid" | "max_configurations_valid" | "gpu_price_valid" | "memory_price_valid" => {
-            return sentence(&format!("gromacs_to_tune_{rule}"));
-        }
         "min_cpu_millicores_valid" => {
             "min_cpu_millicores must be between 0 and 1024000 thousandths of a core"
         }

@@ -267,7 +267,7 @@ pub struct GromacsToTune {
     pub status: RowStatus,
 }
 
-/// How configurations are chosen, as far as it is said: the same columns in a row and in its tenant.
+/// How configurations are chosen, as far as it is said: columns of a row, and what its ScavengerPool says of the same.
 #[derive(Debug, Clone, Copy, Default, PartialEq, sqlx::FromRow)]
 pub struct LadderSettings {
     /// Share of the best speed per price that the first one has at least.

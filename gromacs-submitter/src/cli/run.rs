@@ -77,7 +77,6 @@ pub(super) async fn exec(database: &Database, options: RunOptions) -> anyhow::Re
             keep_jobs: options.keep_jobs,
             follows_logs: !options.once,
         },
-        ladder_settings: options.ladder.settings(),
         manifest: ManifestSettings {
             queue_id,
             gromacs_image: options.gromacs_image,

@@ -447,7 +447,7 @@ mod tests {
                 { "submission": 0, "notes": ["of an earlier one"] },
                 { "submission": 1, "notes": ["the CPU of some nodes is unknown", "even the fastest takes 3 years"],
                   "min_efficiency": 0.7, "max_configurations": 12, "gpu_price": 4.0, "memory_price": 0.01,
-                  "set_by": { "min_efficiency": "row", "max_configurations": "submitter", "gpu_price": "tenant",
+                  "set_by": { "min_efficiency": "row", "max_configurations": "tuner", "gpu_price": "tuner",
                       "memory_price": "pool" } },
             ],
             "attempts": [
@@ -477,8 +477,8 @@ mod tests {
             "11.0 (8.00 to 14.0)",
             "91 %  half of it",
             "results     runs/7/gromacs-7 on the volume",
-            "chosen      first configuration with at least 70 % of the best speed per price (row), at most 12 configurations (submitter), \
-             a GPU counted as 4 cores (tenant), a GiB of memory counted as 0.01 cores (pool)",
+            "chosen      first configuration with at least 70 % of the best speed per price (row), at most 12 configurations (tuner), \
+             a GPU counted as 4 cores (tuner), a GiB of memory counted as 0.01 cores (pool)",
             "tuner notes the CPU of some nodes is unknown",
             "tuner notes even the fastest takes 3 years",
         ] {

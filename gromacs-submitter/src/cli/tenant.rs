@@ -60,7 +60,6 @@ fn described(options: &AddTenantOptions) -> anyhow::Result<Tenant> {
         max_gpus: options.max_gpus,
         min_cpu_millicores: options.min_cpu_millicores,
         min_ns_per_day: options.min_ns_per_day,
-        ladder_settings: options.ladder.settings(),
         min_interruption_after_seconds: seconds("--min-interruption-after", options.min_interruption_after)?,
         max_interruption_after_seconds: seconds("--max-interruption-after", options.max_interruption_after)?,
         max_rows_in_work: options.max_rows_in_work,
@@ -94,7 +93,7 @@ async fn list(database: &Database, options: &ListTenantsOptions) -> anyhow::Resu
 
 /// Columns that hold a limit or a default, and how to say it: the words before the value, and those behind it, in which
 /// `(s)` stays away behind one.
-const SETTINGS: [(&str, &str, &str); 17] = [
+const SETTINGS: [(&str, &str, &str); 13] = [
     ("service_account", "service account", ""),
     ("image", "image", ""),
     ("image_patterns", "only images", ""),
@@ -105,10 +104,6 @@ const SETTINGS: [(&str, &str, &str); 17] = [
     ("max_gpus", "at most", " GPU(s)"),
     ("min_cpu_millicores", "at least", " millicore(s)"),
     ("min_ns_per_day", "at least", " ns/day"),
-    ("min_efficiency", "first configuration with at least", " of the best speed per price"),
-    ("max_configurations", "at most", " configuration(s)"),
-    ("gpu_price", "a GPU counts as", " core(s)"),
-    ("memory_price", "a GiB of memory counts as", " core(s)"),
     ("min_interruption_after_seconds", "checkpoints every", " s at most often"),
     ("max_interruption_after_seconds", "checkpoints every", " s at least"),
     ("max_rows_in_work", "at most", " row(s) in work"),
@@ -197,11 +192,8 @@ mod tests {
         });
         assert_eq!(settings(&tenant), "only images registry.example/lab/* x; user 2001; at most 0 GPUs");
         assert_eq!(settings(&json!({ "image_patterns": [] })), "");
-        let one = json!({ "max_gpus": 1, "gpu_price": 1.0, "memory_price": 0.5, "max_rows_in_work": 1 });
-        assert_eq!(
-            settings(&one),
-            "at most 1 GPU; a GPU counts as 1.0 core; a GiB of memory counts as 0.5 cores; at most 1 row in work"
-        );
+        let one = json!({ "max_gpus": 1, "min_ns_per_day": 1.5, "max_rows_in_work": 1 });
+        assert_eq!(settings(&one), "at most 1 GPU; at least 1.5 ns/day; at most 1 row in work");
         assert_eq!(settings(&json!({ "max_rows_in_work": 2 })), "at most 2 rows in work");
     }
 }

@@ -1,64 +1,32 @@
-//! What the site, a tenant and a row think of resources, for the configurations that the tuner proposes.
+//! What a row thinks of resources, for the configurations that the tuner proposes.
 
 use clap::Args;
 use scavenger_schema::bounds::{self, Bounds};
 use scavenger_schema::simulation::LadderSettings;
-use scavenger_schema::tuning::{Limits, PriceWeights};
 
-/// Options of `run` about the ladder of configurations.
-#[derive(Debug, Clone, Copy, PartialEq, Args)]
-pub struct LadderOptions {
-    /// Begin with the fastest configuration that has at least this share of the best speed per price
-    ///
-    /// Without a GPU that is the parallel efficiency.
-    #[arg(long, value_name = "SHARE", env = "SCAVENGER_SUBMITTER_MIN_EFFICIENCY", default_value_t = Limits::default().min_efficiency, value_parser = share, help_heading = "Scheduling")]
-    pub min_efficiency: f64,
-    /// Try at most COUNT configurations
-    #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_MAX_CONFIGURATIONS", default_value_t = Limits::default().max_configurations, value_parser = clap::value_parser!(u32).range(i64::from(bounds::MAX_CONFIGURATIONS.min)..=i64::from(bounds::MAX_CONFIGURATIONS.max)), help_heading = "Scheduling")]
-    pub max_configurations: u32,
-    /// Count a GPU as this many cores
-    ///
-    /// Lower where GPUs are idle and cores are scarce. It decides how many cores pay beside a GPU.
-    #[arg(long, value_name = "CORES", env = "SCAVENGER_SUBMITTER_GPU_PRICE", default_value_t = PriceWeights::default().gpu, value_parser = price, help_heading = "Scheduling")]
-    pub gpu_price: f64,
-    /// Count a GiB of memory as this many cores
-    #[arg(long, value_name = "CORES", env = "SCAVENGER_SUBMITTER_MEMORY_PRICE", default_value_t = PriceWeights::default().memory_gib, value_parser = price, help_heading = "Scheduling")]
-    pub memory_price: f64,
-}
-
-impl LadderOptions {
-    /// What counts where neither row nor tenant nor pool say anything.
-    #[must_use]
-    pub fn settings(self) -> LadderSettings {
-        LadderSettings {
-            min_efficiency: Some(self.min_efficiency),
-            max_configurations: i32::try_from(self.max_configurations).ok(),
-            gpu_price: Some(self.gpu_price),
-            memory_price: Some(self.memory_price),
-        }
-    }
-}
-
-/// The same for rows and tenants, which need not say anything.
+/// Options of rows about the ladder of configurations. A row need not say anything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Args)]
 pub struct LadderFlags {
     /// Begin with the fastest configuration that has at least this share of the best speed per price
     ///
-    /// Without a GPU that is the parallel efficiency. Before the tenant's value, that of the ScavengerPool's
-    /// spec.configurations, and the submitter's.
+    /// Without a GPU that is the parallel efficiency. Counts before the ScavengerPool's spec.configurations; what neither says
+    /// is the tuner's own.
     #[arg(long, value_name = "SHARE", value_parser = share, help_heading = "Configurations")]
     pub min_efficiency: Option<f64>,
     /// Try at most COUNT configurations
     ///
-    /// Before the tenant's value, that of the ScavengerPool's spec.configurations, and the submitter's.
+    /// Counts before the ScavengerPool's spec.configurations; what neither says is the tuner's own.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(i64::from(bounds::MAX_CONFIGURATIONS.min)..=i64::from(bounds::MAX_CONFIGURATIONS.max)), help_heading = "Configurations")]
     pub max_configurations: Option<i32>,
     /// Count a GPU as this many cores
     ///
-    /// Before the tenant's price, that of the ScavengerPool's spec.weights, and the submitter's.
+    /// Lower where GPUs are idle and cores are scarce: it decides how many cores pay beside a GPU. Counts before the
+    /// ScavengerPool's spec.weights; what neither says is the tuner's own.
     #[arg(long, value_name = "CORES", value_parser = price, help_heading = "Configurations")]
     pub gpu_price: Option<f64>,
     /// Count a GiB of memory as this many cores
+    ///
+    /// Counts before the ScavengerPool's spec.weights; what neither says is the tuner's own.
     #[arg(long, value_name = "CORES", value_parser = price, help_heading = "Configurations")]
     pub memory_price: Option<f64>,
 }

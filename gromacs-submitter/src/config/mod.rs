@@ -19,7 +19,6 @@ use scavenger_schema::scavenger_job::ImagePullPolicy;
 use duration::duration;
 pub use edit::{EditOptions, ExtendOptions};
 pub use folder::{AttemptNumber, FetchOptions, FilesOptions, Kubernetes, LogsOptions, Reading};
-pub use ladder::LadderOptions;
 pub use queue::{
     AddOptions, CancelOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat, ReportOptions,
     RetryOptions, RowsOptions, Selection, ShowOptions, Since, WatchOptions,
@@ -249,9 +248,6 @@ pub struct RunOptions {
     /// At least 2: new rows have their part of what is taken at once.
     #[arg(long, value_name = "COUNT", env = "SCAVENGER_SUBMITTER_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(2..=1000), help_heading = "Scheduling")]
     pub concurrency: u16,
-    /// Which configurations are tried.
-    #[command(flatten)]
-    pub ladder: LadderOptions,
     /// Write the progress of running simulations down every TIME
     #[arg(long, value_name = "TIME", env = "SCAVENGER_SUBMITTER_PROGRESS_INTERVAL", default_value = "5s", value_parser = duration, help_heading = "Scheduling")]
     pub progress_interval: Duration,

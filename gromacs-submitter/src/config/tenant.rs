@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::ladder::LadderFlags;
 use super::{Output, duration};
 
 /// Options of `tenant`.
@@ -56,9 +55,6 @@ pub struct AddTenantOptions {
     /// Run rows that say no minimum with a predicted speed of at least NS ns per day
     #[arg(long, value_name = "NS", help_heading = "Defaults")]
     pub min_ns_per_day: Option<f64>,
-    /// How the configurations of rows that do not say it are chosen.
-    #[command(flatten)]
-    pub ladder: LadderFlags,
     /// Let rows name images that match PATTERN; may be repeated
     ///
     /// An asterisk stands for any characters, so end the name of a registry with a slash: registry.example/lab/*.

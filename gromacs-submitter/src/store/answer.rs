@@ -25,7 +25,7 @@ pub(super) async fn keep(
     row: &GromacsToTune,
     answer: &Answer,
 ) -> Result<(), StoreError> {
-    let settings = answer.chosen.map(|chosen| chosen.settings).unwrap_or_default();
+    let chosen = answer.chosen.as_ref();
     sqlx::query(
         "insert into gromacs_tuner_answer (row_id, submission, notes, model_version, min_efficiency,
             max_configurations, gpu_price, memory_price, set_by)
@@ -39,11 +39,11 @@ pub(super) async fn keep(
     .bind(row.status.submission)
     .bind(&answer.notes)
     .bind(&answer.model_version)
-    .bind(settings.min_efficiency)
-    .bind(settings.max_configurations)
-    .bind(settings.gpu_price)
-    .bind(settings.memory_price)
-    .bind(answer.chosen.map(|chosen| Json(chosen.set_by)))
+    .bind(chosen.map(|chosen| chosen.min_efficiency))
+    .bind(chosen.map(|chosen| chosen.max_configurations))
+    .bind(chosen.map(|chosen| chosen.gpu_price))
+    .bind(chosen.map(|chosen| chosen.memory_price))
+    .bind(chosen.map(|chosen| Json(chosen.set_by)))
     .execute(&mut **transaction)
     .await?;
     let messages: Vec<String> = answer.notes.iter().map(|note| format!("the tuner notes: {note}")).collect();

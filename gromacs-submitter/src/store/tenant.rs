@@ -1,7 +1,6 @@
 //! Tenants: which database role may run simulations in which namespace. Only the admin may write them.
 
-use scavenger_schema::simulation::LadderSettings;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use sqlx::{Postgres, Transaction};
 
 use super::{Store, StoreError};
@@ -33,26 +32,12 @@ pub struct Tenant {
     pub min_cpu_millicores: Option<i32>,
     /// Least predicted speed of rows that say none, ns per day.
     pub min_ns_per_day: Option<f64>,
-    /// How the configurations of rows that do not say it are chosen.
-    #[sqlx(flatten)]
-    #[serde(flatten, serialize_with = "columns")]
-    pub ladder_settings: LadderSettings,
     /// Least seconds between checkpoints.
     pub min_interruption_after_seconds: Option<i32>,
     /// Most seconds between checkpoints.
     pub max_interruption_after_seconds: Option<i32>,
     /// Most rows in work at the same time.
     pub max_rows_in_work: Option<i32>,
-}
-
-/// The columns by their names, as the list of tenants has them.
-fn columns<S: Serializer>(settings: &LadderSettings, serializer: S) -> Result<S::Ok, S::Error> {
-    let LadderSettings { min_efficiency, max_configurations, gpu_price, memory_price } = settings;
-    let columns = serde_json::json!({
-        "min_efficiency": min_efficiency, "max_configurations": max_configurations, "gpu_price": gpu_price,
-        "memory_price": memory_price,
-    });
-    columns.serialize(serializer)
 }
 
 /// What became of a tenant that was added.
@@ -143,22 +128,6 @@ impl Store {
         Ok(Removal::Removed(rows))
     }
 
-    /// How the configurations of a tenant's rows are chosen where a row does not say it.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn ladder_settings(&self, role: &str, namespace: &str) -> Result<LadderSettings, StoreError> {
-        let found = sqlx::query_as(
-            "select min_efficiency, max_configurations, gpu_price, memory_price from gromacs_tenant
-            where database_role = $1 and namespace = $2",
-        )
-        .bind(role)
-        .bind(namespace)
-        .fetch_optional(&self.pool)
-        .await?;
-        Ok(found.unwrap_or_default())
-    }
-
     /// All tenants, one JSON object each, with the number of their rows by where they are.
     ///
     /// # Errors
@@ -192,7 +161,6 @@ async fn upsert(transaction: &mut Transaction<'_, Postgres>, tenant: &Tenant) ->
     let before: Option<Tenant> = sqlx::query_as(
         "select database_role, namespace, service_account, image, image_patterns, run_as_user, run_as_group,
             max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores, min_ns_per_day,
-            min_efficiency, max_configurations, gpu_price, memory_price,
             min_interruption_after_seconds, max_interruption_after_seconds, max_rows_in_work
         from gromacs_tenant where database_role = $1 and namespace = $2",
     )
@@ -206,9 +174,8 @@ async fn upsert(transaction: &mut Transaction<'_, Postgres>, tenant: &Tenant) ->
     sqlx::query(
         "insert into gromacs_tenant (database_role, namespace, service_account, image, image_patterns, run_as_user,
             run_as_group, max_cpu_millicores, max_memory_bytes, max_gpus, min_interruption_after_seconds,
-            max_interruption_after_seconds, max_rows_in_work, min_cpu_millicores, min_ns_per_day,
-            min_efficiency, max_configurations, gpu_price, memory_price)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+            max_interruption_after_seconds, max_rows_in_work, min_cpu_millicores, min_ns_per_day)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
         on conflict (database_role, namespace) do update set
             service_account = excluded.service_account, image = excluded.image,
             image_patterns = excluded.image_patterns, run_as_user = excluded.run_as_user,
@@ -217,9 +184,7 @@ async fn upsert(transaction: &mut Transaction<'_, Postgres>, tenant: &Tenant) ->
             min_interruption_after_seconds = excluded.min_interruption_after_seconds,
             max_interruption_after_seconds = excluded.max_interruption_after_seconds,
             max_rows_in_work = excluded.max_rows_in_work,
-            min_cpu_millicores = excluded.min_cpu_millicores, min_ns_per_day = excluded.min_ns_per_day,
-            min_efficiency = excluded.min_efficiency, max_configurations = excluded.max_configurations,
-            gpu_price = excluded.gpu_price, memory_price = excluded.memory_price",
+            min_cpu_millicores = excluded.min_cpu_millicores, min_ns_per_day = excluded.min_ns_per_day",
     )
     .bind(&tenant.database_role)
     .bind(&tenant.namespace)
@@ -236,10 +201,6 @@ async fn upsert(transaction: &mut Transaction<'_, Postgres>, tenant: &Tenant) ->
     .bind(tenant.max_rows_in_work)
     .bind(tenant.min_cpu_millicores)
     .bind(tenant.min_ns_per_day)
-    .bind(tenant.ladder_settings.min_efficiency)
-    .bind(tenant.ladder_settings.max_configurations)
-    .bind(tenant.ladder_settings.gpu_price)
-    .bind(tenant.ladder_settings.memory_price)
     .execute(&mut **transaction)
     .await?;
     Ok(if before.is_none() { Change::Added } else { Change::Changed })

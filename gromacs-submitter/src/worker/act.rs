@@ -129,9 +129,8 @@ impl Worker {
         let pool = narrowed.as_ref().or(pool);
         let nodes = pool.map(PoolView::shapes).unwrap_or_default();
         let limits = pool.map_or_else(|| row.limits(), |pool| pool.limits.bound(&row.limits()));
-        let of_tenant = self.store.ladder_settings(&row.owner, &row.namespace).await?;
         let of_pool = pool.map(|pool| pool.ladder_settings).unwrap_or_default();
-        let chosen = choose(&row.ladder_settings, &of_tenant, &of_pool, &self.ladder_settings);
+        let chosen = choose(&row.ladder_settings, &of_pool);
         let limits = chosen.within(&limits);
         // A restart on resources that were measured is a free experiment: the tuner may choose another layout.
         let status = &row.status;

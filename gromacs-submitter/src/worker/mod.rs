@@ -6,7 +6,7 @@ mod row_objects;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use scavenger_schema::simulation::{GromacsToTune, LadderSettings, RowStatus, State};
+use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
 
 use self::row_objects::RowObjects;
 use crate::advance::{self, Input, NoConfiguration, Seen, Settings};
@@ -37,8 +37,6 @@ pub struct Worker {
     pub webhook: Option<Webhook>,
     /// Settings of the decisions.
     pub settings: Settings,
-    /// How configurations are chosen where neither row nor tenant nor pool say it.
-    pub ladder_settings: LadderSettings,
     /// Settings of the objects.
     pub manifest: ManifestSettings,
     /// Metrics.

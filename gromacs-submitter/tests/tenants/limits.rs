@@ -181,19 +181,8 @@ async fn what_the_tuner_notes_is_for_the_owner_of_the_row() {
 }
 
 #[tokio::test]
-async fn how_configurations_are_chosen_is_said_by_row_and_tenant() {
+async fn how_configurations_are_chosen_is_said_by_the_row() {
     let queue = Queue::new().await;
-    let of_tenant =
-        LadderSettings { max_configurations: Some(5), gpu_price: Some(2.0), ..LadderSettings::default() };
-    let change = Tenant { ladder_settings: of_tenant, ..tenant("alice", "chem") };
-    assert_eq!(queue.admin.add_tenant(&change, false).await.expect("should change"), Change::Changed);
-    assert_eq!(queue.admin.add_tenant(&change, false).await.expect("should see"), Change::Unchanged);
-    assert_eq!(queue.submitter.ladder_settings("alice", "chem").await.expect("should read"), of_tenant);
-    let none = queue.submitter.ladder_settings("alice", "phys").await.expect("should read");
-    assert_eq!(none, LadderSettings::default());
-    let listed = queue.admin.tenants().await.expect("should list");
-    assert_eq!(listed[0]["gpu_price"], 2.0, "{listed:?}");
-
     let of_row =
         LadderSettings { min_efficiency: Some(0.5), gpu_price: Some(0.0), ..LadderSettings::default() };
     let id =
@@ -205,7 +194,9 @@ async fn how_configurations_are_chosen_is_said_by_row_and_tenant() {
     let found = claim.row.ladder_settings;
     assert_eq!(found, LadderSettings { memory_price: Some(0.125), ..of_row });
 
-    let chosen = choose(&found, &of_tenant, &LadderSettings::default(), &LadderSettings::default());
+    let of_pool =
+        LadderSettings { max_configurations: Some(5), gpu_price: Some(2.0), ..LadderSettings::default() };
+    let chosen = choose(&found, &of_pool);
     let answer = Answer { notes: Vec::new(), model_version: "7".to_owned(), chosen: Some(chosen) };
     let status = RowStatus { state: State::Submitted, rung: Some(1), ..claim.row.status.clone() };
     let changes = Changes { ladder: Some(vec![rung(1, 2000)]), answer: Some(answer), ..Changes::default() };
@@ -215,7 +206,7 @@ async fn how_configurations_are_chosen_is_said_by_row_and_tenant() {
     assert_eq!((answer["gpu_price"].as_f64(), answer["max_configurations"].as_i64()), (Some(0.0), Some(5)));
     assert_eq!(
         (&answer["set_by"]["gpu_price"], &answer["set_by"]["max_configurations"]),
-        (&"row".into(), &"tenant".into())
+        (&"row".into(), &"pool".into())
     );
     let error = queue.alice.edit(&[id], &edit, false).await.expect_err("should refuse what is in work");
     assert!(error.to_string().contains("can be changed only while it is queued or has ended"), "{error}");
@@ -231,9 +222,6 @@ async fn how_configurations_are_chosen_is_said_by_row_and_tenant() {
     ] {
         let row = NewRow { ladder_settings: bad, ..new_row("chem") };
         let error = queue.alice.add(&row).await.expect_err("should refuse").to_string();
-        assert!(error.starts_with(words), "{error}");
-        let tenant = Tenant { ladder_settings: bad, ..tenant("alice", "chem") };
-        let error = queue.admin.add_tenant(&tenant, false).await.expect_err("should refuse").to_string();
         assert!(error.starts_with(words), "{error}");
     }
     let mut alice = queue.connect("alice").await;
