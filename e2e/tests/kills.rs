@@ -513,7 +513,7 @@ async fn end_of(stage: &Stage, id: i64, witness: &Witness) -> Result<End> {
         and i.submission = o.submission and i.attempt = o.attempt and i.outcome = 'interrupted')";
     Ok(End {
         row: read(format!(
-            "select to_jsonb(q) - '{{id,job_uid,creation_time,state_time,finish_time,progress_time,lease_holder,lease_until,
+            "select to_jsonb(q) - '{{id,uuid,job_uid,creation_time,state_time,finish_time,progress_time,lease_holder,lease_until,
                 next_attempt_time,wakes,follower,followed_until}}'::text[] || jsonb_build_object('submitter_state',
                     q.submitter_state - '{{progress_from_step,progress_from_time,attempt_seen_time,interruption_time,
                         ladder_interruptions}}'::text[]) as row,

@@ -25,6 +25,7 @@ pub(crate) fn now() -> Timestamp {
 pub(crate) fn row_folder() -> RowFolder {
     RowFolder {
         id: 7,
+        uuid: row().uuid,
         namespace: "chem".to_owned(),
         persistent_volume_claim: "simulations".to_owned(),
         tpr_path: "water/topol.tpr".to_owned(),
@@ -37,14 +38,19 @@ pub(crate) fn row_folder() -> RowFolder {
         state: "queued".to_owned(),
         reason: Some("waits for its turn".to_owned()),
         submission: 1,
-        job_uid: None,
     }
+}
+
+/// Another row 7: it has the number of a row that a restored backup does not know.
+pub(crate) fn namesake() -> GromacsToTune {
+    GromacsToTune { uuid: "0a1b2c3d-1111-4111-8111-111111111117".to_owned(), ..row() }
 }
 
 /// Row 7: a water box, just inserted.
 pub(crate) fn row() -> GromacsToTune {
     GromacsToTune {
         id: 7,
+        uuid: "0a1b2c3d-0000-4000-8000-000000000007".to_owned(),
         kind: Kind::Simulation,
         owner: "chemist".to_owned(),
         namespace: "lab".to_owned(),
@@ -242,6 +248,15 @@ pub(crate) fn pool() -> PoolView {
             gpu_resource: None,
         }],
     }
+}
+
+/// An API server that answers as the router says.
+pub(crate) async fn client(router: axum::Router) -> kube::Client {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("should listen");
+    let url = format!("http://{}", listener.local_addr().expect("should have an address"));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    let config = kube::Config::new(url.parse().expect("should be a URL"));
+    kube::Client::try_from(config).expect("should make a client")
 }
 
 /// Our ScavengerJob in `phase`, asking for `rung`.

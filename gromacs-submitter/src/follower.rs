@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use futures::{AsyncBufRead, AsyncBufReadExt};
 use jiff::Timestamp;
 use scavenger_schema::scavenger_job::ScavengerJob;
-use scavenger_schema::simulation::{GromacsToTune, RowStatus};
+use scavenger_schema::simulation::GromacsToTune;
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
@@ -49,22 +49,18 @@ pub struct Follower {
     most: usize,
 }
 
-/// Submission and attempt: what a row's progress belongs to.
-type Attempt = (i32, i32);
+/// UUID of the row, submission and attempt: what a row's progress belongs to. Where a backup is restored meanwhile, its number
+/// is another row's.
+type Attempt = (String, i32, i32);
 
 struct Followed {
+    attempt: Attempt,
     /// The row as it was when the stream was opened, with the progress since then.
     row: GromacsToTune,
     newest: Option<LogFacts>,
     written: Option<Instant>,
     /// Closes the stream. None until it is open.
     task: Option<AbortHandle>,
-}
-
-impl Followed {
-    fn is(&self, attempt: Attempt) -> bool {
-        attempt_of(&self.row.status) == attempt
-    }
 }
 
 impl Drop for Followed {
@@ -95,7 +91,7 @@ impl Follower {
     /// True if this attempt is followed.
     #[must_use]
     pub fn follows(&self, row: &GromacsToTune) -> bool {
-        self.rows().get(&row.id).is_some_and(|followed| followed.is(attempt_of(&row.status)))
+        self.rows().get(&row.id).is_some_and(|followed| followed.attempt == attempt_of(row))
     }
 
     /// Follows the attempt that the row's progress belongs to, if there is room for one more; false if not.
@@ -107,12 +103,13 @@ impl Follower {
             return false;
         }
         let (follower, job, id) = (self.clone(), job.clone(), row.id);
-        let (namespace, attempt) = (row.namespace.clone(), attempt_of(&row.status));
+        let (namespace, attempt) = (row.namespace.clone(), attempt_of(row));
+        let of_entry = attempt.clone();
         // It waits for the lock at its first word, so the entry is there before it ends.
         let task = tokio::spawn(async move {
             let opened = {
                 let mut turn = follower.opening.acquire().await.ok();
-                let mut opening = pin!(follower.cluster.follow(&namespace, &job, attempt.1));
+                let mut opening = pin!(follower.cluster.follow(&namespace, &job, attempt.2));
                 match tokio::time::timeout(LONGEST_TURN, &mut opening).await {
                     Ok(opened) => opened,
                     Err(_) => {
@@ -125,7 +122,7 @@ impl Follower {
             drop((namespace, job));
             match opened {
                 Ok(Some(stream)) => {
-                    let note = |facts| follower.note(id, attempt, facts);
+                    let note = |facts| follower.note(id, &attempt, facts);
                     if let Err(error) = newest_progress(stream, note).await {
                         tracing::debug!(row = id, %error, "a log broke off; it is opened again");
                     }
@@ -133,24 +130,31 @@ impl Follower {
                 Ok(None) => {}
                 Err(error) => tracing::debug!(row = id, %error, "a log cannot be followed"),
             }
-            follower.forget(id, attempt);
+            follower.forget(id, &attempt);
         });
-        let followed =
-            Followed { row: row.clone(), newest: None, written: None, task: Some(task.abort_handle()) };
+        let followed = Followed {
+            attempt: of_entry,
+            row: row.clone(),
+            newest: None,
+            written: None,
+            task: Some(task.abort_handle()),
+        };
         rows.insert(id, followed);
         true
     }
 
-    fn note(&self, id: i64, attempt: Attempt, facts: LogFacts) {
-        if let Some(followed) = self.rows().get_mut(&id).filter(|followed| followed.is(attempt)) {
+    fn note(&self, id: i64, attempt: &Attempt, facts: LogFacts) {
+        if let Some(followed) = self.rows().get_mut(&id).filter(|followed| followed.attempt == *attempt) {
             followed.newest = Some(facts);
         }
     }
 
     /// The stream ended; what it said last is still written.
-    fn forget(&self, id: i64, attempt: Attempt) {
+    fn forget(&self, id: i64, attempt: &Attempt) {
         let mut rows = self.rows();
-        let Some(followed) = rows.get_mut(&id).filter(|followed| followed.is(attempt)) else { return };
+        let Some(followed) = rows.get_mut(&id).filter(|followed| followed.attempt == *attempt) else {
+            return;
+        };
         followed.task = None;
         if followed.newest.is_none() {
             rows.remove(&id);
@@ -198,6 +202,7 @@ impl Follower {
             let status = &followed.row.status;
             due.push(Progress {
                 row: followed.row.id,
+                uuid: followed.row.uuid.clone(),
                 submission: status.submission,
                 attempt: status.attempt,
                 step: status.step,
@@ -209,8 +214,8 @@ impl Follower {
     }
 }
 
-fn attempt_of(status: &RowStatus) -> Attempt {
-    (status.submission, status.attempt)
+fn attempt_of(row: &GromacsToTune) -> Attempt {
+    (row.uuid.clone(), row.status.submission, row.status.attempt)
 }
 
 /// Reads a log to its end and tells each newest progress.

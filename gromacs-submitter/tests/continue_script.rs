@@ -10,9 +10,9 @@ use gromacs_submitter::mdrun_log::error_message;
 use gromacs_submitter::probe::{
     Change, INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT, change, parse_inspection, parse_verification,
 };
-use volume::{READ_STEPS_AND_OUTPUT, Volume, has_gromacs};
+use volume::{OTHER_UUID, READ_STEPS_AND_OUTPUT, UUID, Volume, has_gromacs};
 
-/// A `gmx` whose `convert-tpr` makes another file each time, as GROMACS does, with the steps that it is told.
+/// A `gmx` uuid `convert-tpr` makes another file each time, as GROMACS does, with the steps that it is told.
 fn extending() -> String {
     format!(
         "case \"$*\" in
@@ -34,9 +34,9 @@ fn extending() -> String {
 fn a_run_that_is_extended_gets_a_copy_of_its_file_with_more_steps() {
     let volume = Volume::new(&extending());
     let (file, folder) = (volume.file("a b.tpr"), volume.0.join("gromacs-1"));
-    let whose = Path::new("row 1 of queue a");
+    let uuid = Path::new(UUID);
     let inspect = |steps: &[&Path]| {
-        let output = volume.run(INSPECT_SCRIPT, &[&[&file, &folder, whose], steps].concat());
+        let output = volume.run(INSPECT_SCRIPT, &[&[&file, &folder, uuid], steps].concat());
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     assert_eq!(inspect(&[]).0, Some(0));
@@ -60,9 +60,8 @@ fn a_run_that_is_extended_gets_a_copy_of_its_file_with_more_steps() {
         assert!(!folder.join("new.tpr").exists());
     }
     assert_eq!(std::fs::read_to_string(&file).expect("should be there"), "x", "the user's file stays");
-    // The checkpoint of another queue's row is left alone.
-    let output =
-        volume.run(INSPECT_SCRIPT, &[&file, &folder, Path::new("row 1 of queue b"), Path::new("9000")]);
+    // The checkpoint of another row is left alone.
+    let output = volume.run(INSPECT_SCRIPT, &[&file, &folder, Path::new(OTHER_UUID), Path::new("9000")]);
     assert_eq!(output.status.code(), Some(9));
     let made = std::fs::read_to_string(folder.join("extended.tpr")).expect("should be there");
     assert!(made.starts_with("5000 "), "{made}");
@@ -72,9 +71,9 @@ fn a_run_that_is_extended_gets_a_copy_of_its_file_with_more_steps() {
 fn a_checkpoint_to_start_from_is_copied_once() {
     let volume = Volume::new(&extending());
     let (file, folder) = (volume.file("a.tpr"), volume.0.join("gromacs-1"));
-    let whose = Path::new("row 1 of queue a");
+    let uuid = Path::new(UUID);
     let inspect = |checkpoint: &Path| {
-        let arguments = [&file, &folder, whose, Path::new("-"), checkpoint];
+        let arguments = [&file, &folder, uuid, Path::new("-"), checkpoint];
         let output = volume.run(INSPECT_SCRIPT, &arguments);
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
@@ -104,7 +103,7 @@ fn a_damaged_checkpoint_to_start_from_is_refused_until_it_is_replaced() {
     let (file, folder) = (volume.file("a.tpr"), volume.0.join("gromacs-1"));
     let given = volume.file("old.cpt");
     let inspect = || {
-        let arguments = [&file, &folder, Path::new("row 1 of queue a"), Path::new("-"), &given];
+        let arguments = [&file, &folder, Path::new(UUID), Path::new("-"), &given];
         let output = volume.run(INSPECT_SCRIPT, &arguments);
         (output.status.code(), error_message(&String::from_utf8_lossy(&output.stderr)))
     };
@@ -130,7 +129,7 @@ fn the_checkpoint_before_of_another_row_is_left_alone() {
     let (file, folder) = (volume.file("a.tpr"), volume.0.join("gromacs-1"));
     std::fs::create_dir(&folder).expect("should make a folder");
     volume.file("gromacs-1/state_prev.cpt");
-    let output = volume.run(INSPECT_SCRIPT, &[&file, &folder, Path::new("row 1 of queue a")]);
+    let output = volume.run(INSPECT_SCRIPT, &[&file, &folder, Path::new(UUID)]);
     assert_eq!(output.status.code(), Some(9), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -175,11 +174,11 @@ fn gromacs_starts_from_the_checkpoint_of_another_folder() {
         gromacs_submitter::mdrun_log::parse(&told)
     };
     mdrun(&elsewhere, &file, &["-nsteps", "100"]);
-    let (whose, checkpoint) = (Path::new("row 1 of queue a"), elsewhere.join("state.cpt"));
-    good(INSPECT_SCRIPT, &[&file, &folder, whose, Path::new("-"), &checkpoint]);
+    let (uuid, checkpoint) = (Path::new(UUID), elsewhere.join("state.cpt"));
+    good(INSPECT_SCRIPT, &[&file, &folder, uuid, Path::new("-"), &checkpoint]);
     assert_eq!(mdrun(&folder, &file, &["-noappend"]).first_step, Some(100));
     assert!(folder.join("md.part0002.log").exists(), "its output is a part of its own");
-    good(INSPECT_SCRIPT, &[&file, &folder, whose, Path::new("300"), &checkpoint]);
+    good(INSPECT_SCRIPT, &[&file, &folder, uuid, Path::new("300"), &checkpoint]);
     let facts = mdrun(&folder, &folder.join("extended.tpr"), &["-noappend"]);
     assert_eq!(facts.first_step, Some(200));
     good(VERIFY_SCRIPT, &[&folder.join("state.cpt")]);
@@ -194,14 +193,14 @@ fn gromacs_goes_on_with_the_copy_in_the_same_output() {
     }
     let volume = Volume::new("PATH=${PATH#*:} exec gmx \"$@\"");
     let (file, folder) = (volume.0.join("water.tpr"), volume.0.join("gromacs-1"));
-    let whose = Path::new("row 1 of queue a");
+    let uuid = Path::new(UUID);
     let good = |script: &str, arguments: &[&Path]| {
         let output = volume.run(script, arguments);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
     let sizes = ["2", "2", "2", "100"].map(Path::new);
     good(WATER_SCRIPT, &[&[file.as_path(), folder.as_path()], sizes.as_slice()].concat());
-    good(INSPECT_SCRIPT, &[&file, &folder, whose]);
+    good(INSPECT_SCRIPT, &[&file, &folder, uuid]);
     let mdrun = |input: &Path| {
         let arguments = "-quiet mdrun -cpi state.cpt -cpo state.cpt -cpt 9 -ntmpi 1 -ntomp 1 -nb cpu -v -s";
         let output = Command::new("gmx")
@@ -220,7 +219,7 @@ fn gromacs_goes_on_with_the_copy_in_the_same_output() {
         parse_verification(&volume.message()).expect("should be a step").step
     };
     assert_eq!(step(), 100);
-    good(INSPECT_SCRIPT, &[&file, &folder, whose, Path::new("250")]);
+    good(INSPECT_SCRIPT, &[&file, &folder, uuid, Path::new("250")]);
     let inspection = parse_inspection(&volume.message()).expect("should be read");
     assert_eq!(inspection.system.nsteps, Some(250));
     let told = mdrun(&folder.join("extended.tpr"));
@@ -272,11 +271,11 @@ fn files_that_mdrun_reads_must_be_there() {
     let volume = Volume::new(&extending());
     let (file, folder) = (volume.file("a.tpr"), volume.0.join("gromacs-1"));
     let nothing = Path::new("-");
-    let whose = Path::new("row 1 of queue a");
+    let uuid = Path::new(UUID);
     let (there, missing) = (volume.file("plumed.dat"), volume.0.join("table b.xvg"));
     let inspect = |files: &[&Path]| {
-        let output = volume
-            .run(INSPECT_SCRIPT, &[&[&file, &folder, whose, nothing, nothing, nothing], files].concat());
+        let output =
+            volume.run(INSPECT_SCRIPT, &[&[&file, &folder, uuid, nothing, nothing, nothing], files].concat());
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     assert_eq!(inspect(&[&there]), (Some(0), String::new()));

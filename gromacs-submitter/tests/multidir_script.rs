@@ -8,7 +8,7 @@ use std::process::Output;
 use gromacs_submitter::mdrun_log::{error_message, parse};
 use gromacs_submitter::multidir::{INSPECT_SCRIPT, OLDEST_CHECKPOINT, RUN_SCRIPT, VERIFY_SCRIPT};
 use gromacs_submitter::probe;
-use volume::{READ_STEPS_AND_OUTPUT, Volume, has_gromacs};
+use volume::{OTHER_UUID, READ_STEPS_AND_OUTPUT, UUID, Volume, contents, has_gromacs, is_refused};
 
 /// A `gmx` that takes 100 steps, 10 in each 0.3 s, and has a checkpoint after each. `stop-at` in the folder of a simulation
 /// holds the step at which it is told to stop, `fail-at` that at which it fails.
@@ -249,7 +249,7 @@ fn simulations_of_other_lengths_are_refused() {
     let (script, file) = (Path::new(probe::INSPECT_SCRIPT), volume.0.join("ens/topol.tpr"));
     let inspect = |words: &[&str]| {
         let none = Path::new("-");
-        let head = [script, &file, &work, Path::new("row 7 of queue a"), none, none, none];
+        let head = [script, &file, &work, Path::new(UUID), none, none, none];
         let arguments: Vec<&Path> = head.into_iter().chain(words.iter().map(Path::new)).collect();
         let output = volume.run(INSPECT_SCRIPT, &arguments);
         (output.status.code(), said(&output))
@@ -259,6 +259,7 @@ fn simulations_of_other_lengths_are_refused() {
     let before = probe::parse_inspection(&volume.message()).expect("should be read");
     assert_eq!(before.system.nsteps, Some(1000));
     assert!(volume.message().len() < 1000 && work.join("sim1/.row").exists());
+    assert_eq!(contents(&work)[".row"], format!("{UUID}\n"), "what the simulations share is the row's, too");
     let (code, text) = inspect(&["3", "sim0", "sim1", "longer"]);
     assert_eq!(code, Some(10), "{text}");
     assert!(text.contains("longer has nsteps 77, and sim0 has 1000"), "{text}");
@@ -276,6 +277,25 @@ fn simulations_of_other_lengths_are_refused() {
     assert_eq!(probe::change(&before.values, &after.values), probe::Change::Other(Vec::new()));
 }
 
+/// Whichever of its folders it is that another row of the same number has made.
+#[test]
+fn the_folders_of_another_row_are_left_alone() {
+    let dump = format!("cat '{}/tests/fixtures/dump-peptide.txt'", env!("CARGO_MANIFEST_DIR"));
+    for marked in ["", "sim1"] {
+        let (volume, work) = row(&dump, &["sim0", "sim1"]);
+        let folder = if marked.is_empty() { work.clone() } else { work.join(marked) };
+        std::fs::write(folder.join(".row"), format!("{OTHER_UUID}\n")).expect("should write");
+        let before = contents(&folder);
+        let none = Path::new("-");
+        let file = volume.0.join("ens/topol.tpr");
+        let head = [Path::new(probe::INSPECT_SCRIPT), &file, &work, Path::new(UUID), none, none, none];
+        let arguments: Vec<&Path> = head.into_iter().chain(["2", "sim0", "sim1"].map(Path::new)).collect();
+        is_refused(&volume.run(INSPECT_SCRIPT, &arguments), &folder);
+        assert_eq!(contents(&folder), before, "{marked}");
+        assert_eq!(volume.message(), "");
+    }
+}
+
 /// Name of the copies that the last inspection made.
 fn copies(volume: &Volume) -> Option<String> {
     probe::parse_inspection(&volume.message()).ok()?.values.remove("run-input")
@@ -291,7 +311,7 @@ fn extend(volume: &Volume, work: &Path, names: &[&str], steps: &str) -> (Option<
         script,
         &file,
         work,
-        Path::new("row 7 of queue a"),
+        Path::new(UUID),
         Path::new(steps),
         Path::new("-"),
         Path::new(&kept),

@@ -9,7 +9,7 @@ use gromacs_submitter::probe::{
     GROMPP_SCRIPT, INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT, parse_inspection, parse_verification,
 };
 use scavenger_schema::{gmx_dump, tuning};
-use volume::Volume;
+use volume::{OTHER_UUID, UUID, Volume, contents, is_refused};
 
 /// Prints the dump of a solvated peptide, and far more coordinates than anybody should read.
 fn dumping() -> String {
@@ -199,22 +199,48 @@ fn what_keeps_an_expanded_ensemble_from_its_checkpoints_is_found() {
 }
 
 #[test]
-fn a_folder_of_another_queue_is_left_alone() {
+fn a_folder_of_another_row_is_left_alone() {
     let volume = Volume::new(&dumping());
     let (file, folder) = (volume.file("a.tpr"), volume.0.join("gromacs-1"));
-    let inspect = |whose: &str| volume.run(INSPECT_SCRIPT, &[&file, &folder, Path::new(whose)]);
-    assert!(inspect("row 1 of queue a").status.success());
+    let inspect = |uuid: &str| volume.run(INSPECT_SCRIPT, &[&file, &folder, Path::new(uuid)]);
+    assert!(inspect(UUID).status.success());
+    let marked = std::fs::read_to_string(folder.join(".row")).expect("should be marked");
+    assert_eq!(marked, format!("{UUID}\n"));
+    // Also before there is a checkpoint.
+    is_refused(&inspect(OTHER_UUID), &folder);
     // Again, after an interruption or before another submission, with a checkpoint by now.
     volume.file("gromacs-1/state.cpt");
-    assert!(inspect("row 1 of queue a").status.success());
-    let output = inspect("row 1 of queue b");
-    assert_eq!(output.status.code(), Some(9));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("holds a simulation of another queue"));
+    assert!(inspect(UUID).status.success());
+    let before = contents(&folder);
+    is_refused(&inspect(OTHER_UUID), &folder);
+    assert_eq!(contents(&folder), before, "nothing in it has changed");
     // One that nobody has marked.
     std::fs::remove_file(folder.join(".row")).expect("should be marked");
-    let output = inspect("row 1 of queue a");
+    let output = inspect(UUID);
     assert_eq!(output.status.code(), Some(9));
     assert!(String::from_utf8_lossy(&output.stderr).contains("a checkpoint that is not this row's"));
+}
+
+/// What makes a file writes and removes nothing in the folder of another row before it knows whose it is.
+#[test]
+fn a_folder_of_another_row_is_left_alone_by_what_makes_a_file() {
+    let volume = Volume::new(&format!("CALLS={}\n{}", "$(dirname \"$0\")/calls", making()));
+    let (tpr, folder) = (volume.0.join("npt/npt.tpr"), volume.0.join("npt/gromacs-7"));
+    std::fs::create_dir_all(&folder).expect("should make a folder");
+    for name in ["new.tpr", "mdout.mdp", ".made"] {
+        std::fs::write(folder.join(name), "of another row").expect("should write");
+    }
+    std::fs::write(folder.join(".row"), format!("{OTHER_UUID}\n")).expect("should write");
+    std::fs::write(&tpr, "of somebody else").expect("should write");
+    let before = contents(&folder);
+    is_refused(&volume.run(GROMPP_SCRIPT, &with_grompp(&tpr, &folder)), &folder);
+    std::fs::remove_file(&tpr).expect("should be there");
+    is_refused(&volume.run(GROMPP_SCRIPT, &with_grompp(&tpr, &folder)), &folder);
+    let words = ["2", "3", "4", "1200", UUID].map(Path::new);
+    let arguments: Vec<&Path> = [tpr.as_path(), folder.as_path()].into_iter().chain(words).collect();
+    is_refused(&volume.run(WATER_SCRIPT, &arguments), &folder);
+    assert_eq!(contents(&folder), before);
+    assert!(!tpr.exists());
 }
 
 #[test]
@@ -272,7 +298,7 @@ fn making() -> String {
 fn a_box_of_water_is_made_in_its_folder_and_then_described() {
     let volume = Volume::new(&format!("CALLS={}\n{}", "$(dirname \"$0\")/calls", making()));
     let (tpr, folder) = (volume.0.join("calibration-7/water.tpr"), volume.0.join("calibration-7/gromacs-7"));
-    let numbers = ["2", "3", "4", "1200"].map(Path::new);
+    let numbers = ["2", "3", "4", "1200", UUID].map(Path::new);
     let arguments: Vec<&Path> = [tpr.as_path(), folder.as_path()].into_iter().chain(numbers).collect();
     // Twice: an attempt that was interrupted is made again.
     for _ in 0..2 {
@@ -287,15 +313,16 @@ fn a_box_of_water_is_made_in_its_folder_and_then_described() {
     assert!(read(volume.0.join("bin/topol.top")).contains("SOL 5184\n"), "216 times 24");
     assert!(read(volume.0.join("bin/grompp.mdp")).contains("nsteps = 1200\n"));
     assert_eq!(read(tpr), "run\n");
-    let left = std::fs::read_dir(&folder).expect("should be a folder").count();
-    assert_eq!(left, 0, "what it was made from is removed");
+    let left = contents(&folder);
+    let names: Vec<&str> = left.keys().map(String::as_str).collect();
+    assert_eq!(names, [".row"], "what it was made from is removed");
 }
 
 #[test]
 fn a_box_that_can_not_be_made_fails_with_gromacs_words() {
     let volume = Volume::new("echo 'Fatal error:' >&2; echo 'Library file spc216.gro not found' >&2; exit 1");
     let (tpr, folder) = (volume.0.join("c/water.tpr"), volume.0.join("c/gromacs-7"));
-    let numbers = ["2", "2", "2", "200"].map(Path::new);
+    let numbers = ["2", "2", "2", "200", UUID].map(Path::new);
     let arguments: Vec<&Path> = [tpr.as_path(), folder.as_path()].into_iter().chain(numbers).collect();
     let output = volume.run(WATER_SCRIPT, &arguments);
     assert_eq!(output.status.code(), Some(8));
@@ -307,7 +334,7 @@ fn a_box_that_can_not_be_made_fails_with_gromacs_words() {
 /// Arguments of the script that makes a row's file: those of the inspection, and words for grompp.
 fn with_grompp<'a>(tpr: &'a Path, folder: &'a Path) -> Vec<&'a Path> {
     let none = Path::new("-");
-    let own = [Path::new("6"), tpr, folder, Path::new("row 7 of queue a"), none, none, none];
+    let own = [Path::new("6"), tpr, folder, Path::new(UUID), none, none, none];
     let words =
         ["-f", "npt.mdp", "-c", "../nvt/gromacs-6/confout.gro", "-p", "a topology.top"].map(Path::new);
     own.into_iter().chain(words).collect()
@@ -353,7 +380,7 @@ fn a_row_makes_its_file_as_long_as_nothing_is_computed() {
         folder = folder.display()
     );
     assert_eq!(calls, expected.repeat(2));
-    assert_eq!(read(folder.join(".row")), "row 7 of queue a\n");
+    assert_eq!(read(folder.join(".row")), format!("{UUID}\n"));
 
     // Once there is a checkpoint, it is the file that was computed with.
     std::fs::write(folder.join("state.cpt"), "x").expect("should write");

@@ -551,7 +551,7 @@ async fn what_was_said_is_taken_back() {
         let alice = &alice;
         async move {
             let all: Value = sqlx::query_scalar(
-                "select to_jsonb(q) - 'id' - 'creation_time' - 'next_attempt_time' - 'state_time' - 'wakes' - 'inspect_again'
+                "select to_jsonb(q) - 'id' - 'uuid' - 'creation_time' - 'next_attempt_time' - 'state_time' - 'wakes' - 'inspect_again'
                 from gromacs_to_tune q where id = $1",
             )
             .bind(row)
@@ -645,6 +645,7 @@ async fn the_view_shows_deadlines_and_how_many_simulations_a_row_has() {
     // Where its files are, and whose logs there may be.
     let folder = alice.folder(row).await.expect("should read").expect("should be there");
     assert_eq!((folder.path().as_str(), folder.multidir), ("ens/gromacs-2", folders));
+    assert_eq!(story["simulation"]["uuid"], folder.uuid, "people find what is marked with it");
 
     let program = Program::migrated().await;
     program.good(&["add", "ens/topol.tpr", "--multidir", "sim0", "sim1", "--deadline", "2026-01-01"]);

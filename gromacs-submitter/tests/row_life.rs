@@ -9,7 +9,7 @@ use gromacs_submitter::advance::{AttemptRecord, Earlier, Refused, with_failure};
 use gromacs_submitter::store::{Changes, Claim, ClaimOptions, NewRow, Progress, Store};
 use gromacs_submitter::view::{AttemptView, NodeView};
 use jiff::{SignedDuration, Timestamp};
-use postgres::{migrated_store, store};
+use postgres::{as_role, migrated_store, store};
 use scavenger_schema::simulation::{PrivateState, RowStatus, State};
 use scavenger_vocabulary::{Outcome, Reason};
 
@@ -32,12 +32,15 @@ async fn claim(store: &Store) -> Vec<Claim> {
     store.claim(&options).await.expect("should claim")
 }
 
+/// Number and UUID of a row.
+type Row = (i64, String);
+
 /// Rows in state running, given back.
-async fn running(store: &Store, count: usize) -> Vec<i64> {
-    let mut ids = Vec::new();
+async fn running(store: &Store, count: usize) -> Vec<Row> {
     for _ in 0..count {
-        ids.push(add(store).await);
+        add(store).await;
     }
+    let mut rows = Vec::new();
     for claim in claim(store).await {
         let status = RowStatus {
             state: State::Running,
@@ -47,12 +50,16 @@ async fn running(store: &Store, count: usize) -> Vec<i64> {
         };
         let changes = Changes { releases: true, ..Changes::default() };
         store.record(&claim, &status, &changes).await.expect("should record");
+        rows.push((claim.row.id, claim.row.uuid));
     }
-    ids
+    rows.sort_unstable();
+    rows
 }
 
-fn progress(row: i64, attempt: i32, step: i64) -> Progress {
-    Progress { row, submission: 1, attempt, step: Some(step), ns_per_day: Some(40.0), time: Some(now()) }
+fn progress((row, uuid): &Row, attempt: i32, step: i64) -> Progress {
+    let (row, uuid) = (*row, uuid.clone());
+    let (step, ns_per_day, time) = (Some(step), Some(40.0), Some(now()));
+    Progress { row, uuid, submission: 1, attempt, step, ns_per_day, time }
 }
 
 async fn step_of(store: &Store, row: i64) -> Option<i64> {
@@ -66,47 +73,75 @@ async fn step_of(store: &Store, row: i64) -> Option<i64> {
 #[tokio::test]
 async fn progress_of_many_rows_is_one_statement_and_old_attempts_are_left_alone() {
     let (first, _) = migrated_store("first").await;
-    let ids = running(&first, 3).await;
-    let news =
-        [progress(ids[0], 2, 100), progress(ids[1], 1, 7), progress(ids[2], 2, 300), progress(99, 2, 1)];
+    let rows = running(&first, 3).await;
+    let news = [
+        progress(&rows[0], 2, 100),
+        progress(&rows[1], 1, 7),
+        progress(&rows[2], 2, 300),
+        progress(&(99, rows[0].1.clone()), 2, 1),
+    ];
     let mut answers = first.write_progress(&news).await.expect("should write");
     answers.sort_unstable();
-    assert_eq!(answers, [(ids[0], true), (ids[1], false), (ids[2], true)], "attempt 1 of the second is over");
-    assert_eq!(step_of(&first, ids[0]).await, Some(100));
-    assert_eq!(step_of(&first, ids[1]).await, None);
+    assert_eq!(
+        answers,
+        [(rows[0].0, true), (rows[1].0, false), (rows[2].0, true)],
+        "attempt 1 of the second is over"
+    );
+    assert_eq!(step_of(&first, rows[0].0).await, Some(100));
+    assert_eq!(step_of(&first, rows[1].0).await, None);
     // A sign of life without news takes nothing back.
-    let silent = Progress { step: None, ns_per_day: None, time: None, ..progress(ids[0], 2, 0) };
-    assert_eq!(first.write_progress(&[silent]).await.expect("should write"), [(ids[0], true)]);
-    assert_eq!(step_of(&first, ids[0]).await, Some(100));
+    let silent = Progress { step: None, ns_per_day: None, time: None, ..progress(&rows[0], 2, 0) };
+    assert_eq!(first.write_progress(&[silent]).await.expect("should write"), [(rows[0].0, true)]);
+    assert_eq!(step_of(&first, rows[0].0).await, Some(100));
+}
+
+#[tokio::test]
+async fn progress_of_a_row_that_a_restored_backup_does_not_know_is_nobodys() {
+    let (first, url) = migrated_store("first").await;
+    let admin = store(&as_role(&url, "tester"), "admin");
+    let lost = running(&first, 1).await;
+    // What was added since the backup is gone, and its numbers are given again.
+    sqlx::query("truncate gromacs_to_tune restart identity cascade")
+        .execute(admin.pool())
+        .await
+        .expect("should restore");
+    let rows = running(&first, 1).await;
+    assert_eq!(rows[0].0, lost[0].0);
+    assert_ne!(rows[0].1, lost[0].1);
+    assert_eq!(first.write_progress(&[progress(&lost[0], 2, 100)]).await.expect("should write"), []);
+    assert_eq!(step_of(&first, rows[0].0).await, None);
+    let answers = first.write_progress(&[progress(&rows[0], 2, 7)]).await.expect("should write");
+    assert_eq!(answers, [(rows[0].0, true)]);
+    assert_eq!(step_of(&first, rows[0].0).await, Some(7));
 }
 
 #[tokio::test]
 async fn one_submitter_follows_a_row_until_it_is_silent() {
     let (first, url) = migrated_store("first").await;
     let second = store(&url, "second");
-    let ids = running(&first, 1).await;
-    assert!(!second.is_followed_elsewhere(ids[0]).await.expect("should ask"));
-    first.write_progress(&[progress(ids[0], 2, 100)]).await.expect("should write");
-    assert!(second.is_followed_elsewhere(ids[0]).await.expect("should ask"));
-    assert!(!first.is_followed_elsewhere(ids[0]).await.expect("should ask"));
+    let rows = running(&first, 1).await;
+    assert!(!second.is_followed_elsewhere(rows[0].0).await.expect("should ask"));
+    first.write_progress(&[progress(&rows[0], 2, 100)]).await.expect("should write");
+    assert!(second.is_followed_elsewhere(rows[0].0).await.expect("should ask"));
+    assert!(!first.is_followed_elsewhere(rows[0].0).await.expect("should ask"));
     assert_eq!(
-        second.write_progress(&[progress(ids[0], 2, 90)]).await.expect("should write"),
-        [(ids[0], false)]
+        second.write_progress(&[progress(&rows[0], 2, 90)]).await.expect("should write"),
+        [(rows[0].0, false)]
     );
-    assert_eq!(step_of(&first, ids[0]).await, Some(100));
+    assert_eq!(step_of(&first, rows[0].0).await, Some(100));
     // It ends in good order, or without a word.
     first.follow_no_more().await.expect("should let go");
     assert_eq!(
-        second.write_progress(&[progress(ids[0], 2, 110)]).await.expect("should write"),
-        [(ids[0], true)]
+        second.write_progress(&[progress(&rows[0], 2, 110)]).await.expect("should write"),
+        [(rows[0].0, true)]
     );
     sqlx::query("update gromacs_to_tune set followed_until = now() - interval '1 second'")
         .execute(first.pool())
         .await
         .expect("should set");
     assert_eq!(
-        first.write_progress(&[progress(ids[0], 2, 120)]).await.expect("should write"),
-        [(ids[0], true)]
+        first.write_progress(&[progress(&rows[0], 2, 120)]).await.expect("should write"),
+        [(rows[0].0, true)]
     );
 }
 
@@ -114,21 +149,21 @@ async fn one_submitter_follows_a_row_until_it_is_silent() {
 async fn a_row_that_is_being_written_is_left_for_the_next_time() {
     let (first, url) = migrated_store("first").await;
     let second = store(&url, "second");
-    let ids = running(&first, 2).await;
+    let rows = running(&first, 2).await;
     let mut transaction = second.pool().begin().await.expect("should begin");
     sqlx::query("select from gromacs_to_tune where id = $1 for update")
-        .bind(ids[0])
+        .bind(rows[0].0)
         .execute(&mut *transaction)
         .await
         .expect("should lock");
-    let news = [progress(ids[0], 2, 1), progress(ids[1], 2, 2)];
+    let news = [progress(&rows[0], 2, 1), progress(&rows[1], 2, 2)];
     let answers = tokio::time::timeout(Duration::from_secs(20), first.write_progress(&news))
         .await
         .expect("should not wait for the lock")
         .expect("should write");
-    assert_eq!(answers, [(ids[1], true)]);
+    assert_eq!(answers, [(rows[1].0, true)]);
     transaction.rollback().await.expect("should roll back");
-    assert_eq!(first.write_progress(&news[..1]).await.expect("should write"), [(ids[0], true)]);
+    assert_eq!(first.write_progress(&news[..1]).await.expect("should write"), [(rows[0].0, true)]);
 }
 
 #[tokio::test]

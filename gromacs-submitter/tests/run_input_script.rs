@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 
 use gromacs_submitter::multidir;
 use gromacs_submitter::probe::{self, Change, GROMPP_SCRIPT, INSPECT_SCRIPT, change, parse_inspection};
-use volume::Volume;
-
-const OWNER: &str = "row 7 of queue a";
+use volume::{UUID, Volume};
 
 /// A `gmx` whose dump has as many steps as the file has bytes, and that writes down which file it read.
 fn dumping() -> String {
@@ -52,7 +50,7 @@ impl Row {
 
     fn try_reading(&self, steps: &str) -> (Option<i32>, String) {
         let kept = self.taken.get("run-input").map_or("-", String::as_str);
-        let words = [OWNER, steps, "-", kept].map(Path::new);
+        let words = [UUID, steps, "-", kept].map(Path::new);
         let arguments = [&[self.file.as_path(), self.folder.as_path()], words.as_slice()].concat();
         let output = self.volume.run(INSPECT_SCRIPT, &arguments);
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -256,7 +254,7 @@ fn a_file_that_is_only_looked_at_is_not_copied() {
 fn a_file_that_the_row_made_is_copied_too() {
     let volume = Volume::new(&dumping());
     let (file, folder) = (volume.0.join("npt.tpr"), volume.0.join("gromacs-7"));
-    let words = ["6", file.to_str().unwrap_or_default(), folder.to_str().unwrap_or_default(), OWNER];
+    let words = ["6", file.to_str().unwrap_or_default(), folder.to_str().unwrap_or_default(), UUID];
     let words = words.into_iter().chain(["-", "-", "-", "-f", "npt.mdp"]).map(Path::new);
     let arguments: Vec<&Path> = words.collect();
     let output = volume.run(GROMPP_SCRIPT, &arguments);
@@ -279,7 +277,7 @@ fn each_of_several_simulations_has_its_copy() {
     }
     let inspect = |kept: &str| {
         let script = Path::new(probe::INSPECT_SCRIPT);
-        let words = [OWNER, "-", "-", kept, "2", "sim0", "a b"].map(Path::new);
+        let words = [UUID, "-", "-", kept, "2", "sim0", "a b"].map(Path::new);
         let arguments = [&[script, &file, &work], words.as_slice()].concat();
         let output = volume.run(multidir::INSPECT_SCRIPT, &arguments);
         let values = parse_inspection(&volume.message()).map(|found| found.values).unwrap_or_default();

@@ -11,7 +11,7 @@ use gromacs_submitter::mdrun_log::{error_message, parse};
 use gromacs_submitter::mdrun_options::MdrunOptions;
 use gromacs_submitter::probe::{INSPECT_SCRIPT, parse_inspection, without_checkpoints};
 use scavenger_schema::tuning::Layout;
-use volume::{Volume, has_gromacs};
+use volume::{UUID, Volume, has_gromacs};
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/systems")
@@ -65,7 +65,7 @@ fn gromacs_runs_them_or_the_inspection_says_why_not() {
     for (name, refused) in systems {
         let tpr = volume.0.join(format!("{name}/{name}.tpr"));
         let work = volume.0.join(format!("{name}/gromacs-1"));
-        let output = volume.run(INSPECT_SCRIPT, &[&tpr, &work, Path::new("row 1 of queue a")]);
+        let output = volume.run(INSPECT_SCRIPT, &[&tpr, &work, Path::new(UUID)]);
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         let message = volume.message();
         assert!(message.len() < 1024, "{name}: the operator copies at most 1 kB: {message}");

@@ -111,6 +111,9 @@ comment on column gromacs_tenant.min_ns_per_day is 'Least predicted speed that i
 
 create table gromacs_to_tune (
     id bigint generated always as identity primary key,
+    -- A database that is restored from a backup gives the number of a row that it does not know to another one, which must not
+    -- take what that row has left in the cluster and on the volume for its own.
+    uuid uuid not null default gen_random_uuid(),
     kind text not null default 'simulation',
     owner text not null default session_user,
 
@@ -361,6 +364,7 @@ create table gromacs_to_tune (
 
 comment on table gromacs_to_tune is 'Simulations to compute: one row per .tpr file. INSERT namespace, persistent_volume_claim and tpr_path; everything else has a default.';
 comment on column gromacs_to_tune.id is 'Number of the row; part of the names gromacs-<id>-<submission>.';
+comment on column gromacs_to_tune.uuid is 'Identity of the row: the label scavenger.dev/row-uuid of everything it submits, and the marker in its folder.';
 comment on column gromacs_to_tune.kind is 'simulation: computes the .tpr file. calibration: measures how fast a kind of node is.';
 comment on column gromacs_to_tune.owner is 'Database role that inserted the row.';
 comment on column gromacs_to_tune.namespace is 'Kubernetes namespace it runs in.';
@@ -1000,11 +1004,11 @@ create trigger gromacs_before_insert_multidir before insert on gromacs_to_tune
 create function gromacs_refuse_change() returns trigger language plpgsql as $$
 begin
     raise exception using errcode = 'insufficient_privilege', constraint = 'gromacs_to_tune_change_allowed',
-        message = 'id, owner and namespace of a row never change; insert another row';
+        message = 'id, uuid, owner and namespace of a row never change; insert another row';
 end
 $$;
-create trigger gromacs_refuse_change before update of id, owner, namespace on gromacs_to_tune
-    for each row when (old.id <> new.id or old.owner <> new.owner or old.namespace <> new.namespace)
+create trigger gromacs_refuse_change before update of id, uuid, owner, namespace on gromacs_to_tune
+    for each row when (old.id <> new.id or old.uuid <> new.uuid or old.owner <> new.owner or old.namespace <> new.namespace)
     execute function gromacs_refuse_change();
 
 -- A row that is in work has a ScavengerJob, which nobody would remove.

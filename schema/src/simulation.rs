@@ -28,8 +28,12 @@ pub const NOTIFY_CHANNEL: &str = "gromacs_to_tune";
 /// Channel on which Postgres tells that the history of a row grew.
 pub const EVENT_CHANNEL: &str = "gromacs_event";
 
-/// Label on a ScavengerJob: the row it belongs to.
+/// Label on a ScavengerJob: the number of the row it belongs to, for people. A database that is restored from a backup gives
+/// the number to another row.
 pub const LABEL_ROW: &str = "scavenger.dev/row";
+
+/// Label on a ScavengerJob: the UUID of the row it belongs to, by which the row knows it.
+pub const LABEL_ROW_UUID: &str = "scavenger.dev/row-uuid";
 
 /// Label on a ScavengerJob: the queue (database) its row is in. Two queues that share a cluster may both have a row 1.
 pub const LABEL_QUEUE: &str = "scavenger.dev/queue";
@@ -191,6 +195,8 @@ impl TryFrom<String> for State {
 pub struct GromacsToTune {
     /// Number of the row.
     pub id: i64,
+    /// What tells it from a row that had the same number in another database, or before a backup was restored.
+    pub uuid: String,
     /// What it is for.
     #[sqlx(try_from = "String")]
     pub kind: Kind,

@@ -167,7 +167,7 @@ fn a_chemist_follows_a_simulation_and_brings_its_files_home() {
         bob.refused(&["files", &text], &[&format!("there is no row {text}")]).await?;
         let his = bob.json(&[&add[..], &["--hold", "--allow-duplicate"]].concat()).await?;
         let his = his[0]["id"].to_string();
-        bob.refused(&["files", &his], &["you have no right to get", &world.namespace]).await?;
+        bob.refused(&["files", &his], &["you have no right to list", &world.namespace]).await?;
         no_reader_is_left(world).await
     });
 }

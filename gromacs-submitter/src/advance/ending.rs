@@ -107,7 +107,7 @@ fn is_at_end(facts: &LogFacts, end: i64) -> bool {
 fn not_read(status: RowStatus, reason: String, end: i64, input: &Input<'_>, job: &JobView) -> Step {
     let facts = input.seen.job_log.facts().filter(|facts| is_at_end(facts, end));
     if facts.is_none() && status.step.is_none_or(|step| step < end) {
-        let passes = input.probe().and_then(|probe| passing(probe, input));
+        let passes = input.probe().filter(|probe| probe.ours).and_then(|probe| passing(probe, input));
         return match (passes, tries::next_try(&status, input)) {
             (Some(_), Some((start_failures, time))) => {
                 let reason = Some(format!("{reason}; tries again at {time:.0}"));

@@ -92,7 +92,7 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
         };
     };
     if !job.ours {
-        return fail(input, name_taken(&name, row));
+        return if row.cancel_requested { cancelled(input) } else { fail(input, name_taken(&name, row)) };
     }
     let ended = matches!(job.phase, Phase::Completed | Phase::Failed);
     if row.cancel_requested && row.status.private.verifying {

@@ -23,7 +23,7 @@ pub(super) fn details(_row: &GromacsToTune, seen: &Seen) -> Details {
     let probe = seen.probe.as_ref();
     Details {
         log: has_ended(probe).then_some(LogToRead::OfProbe),
-        image: probe.is_some_and(|probe| probe.phase == Phase::Completed),
+        image: probe.is_some_and(|probe| probe.ours && probe.phase == Phase::Completed),
         pool: true,
         ..Details::default()
     }

@@ -22,7 +22,8 @@ pub(super) fn said(job: &JobView) -> String {
 
 pub(super) fn name_taken(name: &str, row: &GromacsToTune) -> String {
     format!(
-        "a ScavengerJob {name} that is not this row's exists in namespace {}; delete it there and set retry_requested",
+        "ScavengerJob {name} in namespace {} is in the way: its label scavenger.dev/row-uuid is not this row's UUID; delete it if \
+         nobody needs it, and retry",
         row.namespace
     )
 }

@@ -18,9 +18,6 @@ use crate::folder::{because, end_command};
 use crate::manifest::Probe;
 use crate::store::{AttemptLog, RowFolder};
 
-/// Submissions whose pods are looked for. Those of a row that ended long ago are removed.
-const NEWEST_SUBMISSIONS: i32 = 20;
-
 /// Lines of the end of md.log.
 const LINES: u32 = 100;
 
@@ -39,10 +36,7 @@ pub(super) async fn exec(database: &Database, options: &LogsOptions) -> anyhow::
         return end_of_mdrun_log(&folder, options).await;
     }
     let access = Access::connect(&options.reading.kubernetes, &folder.namespace).await?;
-    let names = folder.names();
-    let mut jobs = names.newest_jobs(NEWEST_SUBMISSIONS);
-    jobs.push(names.probe(Probe::Inspection));
-    let pods = access.pods_of(&jobs).await?;
+    let pods = access.pods_of(&access.jobs_of(&folder.uuid).await?).await?;
     if let Some(Printed { what, pod }) = choose(&folder, &pods, options.attempt) {
         let Some(log) = access.log(&pod, options.follow, options.lines).await? else {
             print_error(&format!(
@@ -103,18 +97,13 @@ struct Printed {
     pod: String,
 }
 
-/// The pod of the attempt that is wanted; if none is named, the newest one that there is. The inspection is gone before anything
-/// is submitted: one that is newer than all attempts is why the row does not go on.
+/// Of the row's pods, that of the attempt that is wanted; if none is named, the newest one that there is. The inspection is
+/// gone before anything is submitted: one that is newer than all attempts is why the row does not go on.
 fn choose(folder: &RowFolder, pods: &[Pod], wanted: Option<AttemptNumber>) -> Option<Printed> {
     let label = |pod: &Pod, name: &str| -> Option<String> { pod.labels().get(name).map(ToOwned::to_owned) };
     let numbered = pods.iter().filter_map(|pod| {
         let submission = folder.names().submission_of(&label(pod, names::LABEL_JOB)?)?;
         let attempt: i32 = label(pod, names::LABEL_ATTEMPT)?.parse().ok()?;
-        // A row of another database may have had the same name.
-        let uid = folder.job_uid.clone().filter(|_| submission == folder.submission);
-        if uid.is_some() && label(pod, names::LABEL_JOB_UID) != uid {
-            return None;
-        }
         Some(((submission, attempt), pod))
     });
     let is_wanted = |&(submission, attempt): &(i32, i32)| {
@@ -242,9 +231,9 @@ mod tests {
     use super::*;
     use crate::fixtures::row_folder;
 
-    fn pod(name: &str, job: &str, uid: &str, attempt: &str) -> Pod {
+    fn pod(name: &str, job: &str, attempt: &str) -> Pod {
         serde_json::from_value(json!({ "metadata": { "name": name, "labels": {
-            "scavenger.dev/job": job, "scavenger.dev/job-uid": uid, "scavenger.dev/attempt": attempt,
+            "scavenger.dev/job": job, "scavenger.dev/attempt": attempt,
         } } }))
         .expect("should be a pod")
     }
@@ -260,13 +249,12 @@ mod tests {
     #[test]
     fn the_newest_attempt_is_printed_unless_another_is_wanted() {
         let pods = [
-            pod("a", "gromacs-7-2", "u", "2"),
-            pod("b", "gromacs-7-2", "u", "10"),
-            pod("c", "gromacs-7-1", "old", "11"),
-            pod("d", "gromacs-7-2", "another row's", "12"),
-            pod("e", "gromacs-7-inspect", "u", "13"),
+            pod("a", "gromacs-7-2", "2"),
+            pod("b", "gromacs-7-2", "10"),
+            pod("c", "gromacs-7-1", "11"),
+            pod("e", "gromacs-7-inspect", "13"),
         ];
-        let folder = RowFolder { submission: 2, job_uid: Some("u".to_owned()), ..row_folder() };
+        let folder = RowFolder { submission: 2, ..row_folder() };
         let chosen = |wanted: Option<&str>| {
             let wanted = wanted.map(|wanted| wanted.parse().expect("should be an attempt"));
             choose(&folder, &pods, wanted).map(|Printed { what, pod }| format!("{what} {pod}"))
@@ -274,7 +262,6 @@ mod tests {
         assert_eq!(chosen(None).as_deref(), Some("attempt 2.10 b"));
         assert_eq!(chosen(Some("2")).as_deref(), Some("attempt 2.2 a"));
         assert_eq!(chosen(Some("1.11")).as_deref(), Some("attempt 1.11 c"));
-        assert_eq!(chosen(Some("2.12")), None);
         assert_eq!(chosen(Some("1.1")), None);
     }
 
@@ -287,8 +274,8 @@ mod tests {
                 Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(time));
             pod
         };
-        let inspection = |name: &str, second: i64| at(pod(name, "gromacs-7-inspect", "u", "1"), second);
-        let attempt = at(pod("a", "gromacs-7-1", "u", "1"), 100);
+        let inspection = |name: &str, second: i64| at(pod(name, "gromacs-7-inspect", "1"), second);
+        let attempt = at(pod("a", "gromacs-7-1", "1"), 100);
         let chosen = |pods: &[Pod], wanted: Option<&str>| {
             let wanted = wanted.map(|wanted| wanted.parse().expect("should be an attempt"));
             choose(&row_folder(), pods, wanted).map(|Printed { what, pod }| format!("{what} {pod}"))
@@ -304,7 +291,7 @@ mod tests {
             "a retry reads the file again"
         );
         assert_eq!(chosen(&[attempt, inspection("i", 150)], Some("1.1")).as_deref(), Some("attempt 1.1 a"));
-        assert_eq!(chosen(&[pod("x", "gromacs-70-inspect", "u", "1")], None), None);
+        assert_eq!(chosen(&[pod("x", "gromacs-70-inspect", "1")], None), None);
     }
 
     #[test]

@@ -14,7 +14,6 @@ use crate::cluster::{
 };
 use crate::config::{Database, Reading};
 use crate::folder;
-use crate::manifest::Probe;
 use crate::store::{AttemptLog, RowFolder};
 
 /// How often the pod is looked at until it runs.
@@ -134,12 +133,9 @@ async fn image(access: &Access, folder: &RowFolder, reading: &Reading) -> anyhow
     if let Some(image) = known {
         return Ok(image.clone());
     }
-    // A row that names none runs in the submitter's, which only its ScavengerJob tells.
-    let names = folder.names();
-    for name in [names.job(), names.probe(Probe::Inspection)] {
-        if let Some(image) = access.job_image(&name).await? {
-            return Ok(image);
-        }
+    // A row that names none runs in the submitter's, which only its ScavengerJobs tell.
+    if let Some(job) = access.jobs_of(&folder.uuid).await?.into_iter().next() {
+        return Ok(job.spec.image);
     }
     bail!(
         "the image of row {} is not known: the row is {}{}; name one with --image, such as debian:stable-slim",

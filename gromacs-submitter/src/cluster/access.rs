@@ -16,6 +16,7 @@ use super::reader::{LABEL_NAME, READER};
 use super::write::as_submitter;
 use super::{Cluster, ClusterError, Exec, MAIN_CONTAINER, TIMEOUT};
 use crate::config::Kubernetes;
+use crate::manifest::selector_of_row;
 use crate::text::root_cause;
 
 /// Bytes of a command's output that wait here to be read. The client's own 1 kB would make each piece a round trip.
@@ -38,8 +39,8 @@ pub enum Right {
     Exec,
     /// To see which pods can mount a claim.
     GetClaim,
-    /// To see which image a simulation runs in.
-    GetScavengerJob,
+    /// To see what of a row is there, and which image it runs in.
+    ListScavengerJobs,
 }
 
 impl Right {
@@ -53,7 +54,7 @@ impl Right {
             Self::DeletePod => "delete pods",
             Self::Exec => "get and create pods/exec",
             Self::GetClaim => "get persistentvolumeclaims",
-            Self::GetScavengerJob => "get scavengerjobs.scavenger.dev",
+            Self::ListScavengerJobs => "list scavengerjobs.scavenger.dev",
         }
     }
 
@@ -67,7 +68,7 @@ impl Right {
             Self::DeletePod => "delete pod",
             Self::Exec => "run a command in pod",
             Self::GetClaim => "read PersistentVolumeClaim",
-            Self::GetScavengerJob => "read ScavengerJob",
+            Self::ListScavengerJobs => "list the ScavengerJobs of the row with the UUID",
         }
     }
 }
@@ -156,15 +157,27 @@ impl Access {
         Objects::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// The pods of these ScavengerJobs.
+    /// The ScavengerJobs that the row with this UUID has made, and that are there: those of its newest submission, of the one
+    /// before for a moment, and of its probes.
     ///
     /// # Errors
     /// [`AccessError`].
-    pub async fn pods_of(&self, jobs: &[String]) -> Result<Vec<Pod>, AccessError> {
-        let labels = format!("{} in ({})", names::LABEL_JOB, jobs.join(","));
+    pub async fn jobs_of(&self, uuid: &str) -> Result<Vec<ScavengerJob>, AccessError> {
+        let jobs: Objects<ScavengerJob> = Objects::namespaced(self.client.clone(), &self.namespace);
+        let parameters = ListParams::default().labels(&selector_of_row(uuid));
+        Ok(self.ask(Right::ListScavengerJobs, uuid, jobs.list(&parameters)).await?.items)
+    }
+
+    /// The pods of these ScavengerJobs, and not those of others that had the same names.
+    ///
+    /// # Errors
+    /// [`AccessError`].
+    pub async fn pods_of(&self, jobs: &[ScavengerJob]) -> Result<Vec<Pod>, AccessError> {
+        let Some(first) = jobs.first() else { return Ok(Vec::new()) };
+        let uids: Vec<String> = jobs.iter().filter_map(ResourceExt::uid).collect();
+        let labels = format!("{} in ({})", names::LABEL_JOB_UID, uids.join(","));
         let parameters = ListParams::default().labels(&labels);
-        let name = jobs.first().map_or("no ScavengerJob", String::as_str);
-        Ok(self.ask(Right::ListPods, name, self.pods().list(&parameters)).await?.items)
+        Ok(self.ask(Right::ListPods, &first.name_any(), self.pods().list(&parameters)).await?.items)
     }
 
     /// What a pod printed, the last so many lines of it, as it grows if it is followed; none if it has printed nothing
@@ -192,16 +205,6 @@ impl Access {
             }
         };
         self.ask(Right::ReadLog, pod, request).await
-    }
-
-    /// The image of a ScavengerJob; none if there is no such ScavengerJob.
-    ///
-    /// # Errors
-    /// [`AccessError`].
-    pub async fn job_image(&self, name: &str) -> Result<Option<String>, AccessError> {
-        let jobs: Objects<ScavengerJob> = Objects::namespaced(self.client.clone(), &self.namespace);
-        let job = self.ask(Right::GetScavengerJob, name, jobs.get_opt(name)).await?;
-        Ok(job.map(|job| job.spec.image))
     }
 
     /// A PersistentVolumeClaim, if it is there.
@@ -339,9 +342,17 @@ impl Access {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
+    use axum::extract::Query;
+    use axum::routing::get;
+    use axum::{Json, Router};
     use kube::core::Status;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::fixtures::{client, ladder, manifest_settings, namesake, row, terms};
+    use crate::manifest::simulation_job;
 
     fn forbidden(message: &str) -> kube::Error {
         kube::Error::Api(Box::new(Status::failure(message, "Forbidden").with_code(403)))
@@ -365,6 +376,59 @@ mod tests {
             access.refusal(Right::CreatePod, "reader", forbidden(quota)).to_string(),
             format!("Kubernetes refuses to create pod reader in namespace chem: {quota}")
         );
+    }
+
+    /// A list of what has the labels that are asked for; a label may have one of several values.
+    fn having(labels: &str, objects: impl IntoIterator<Item = Value>) -> Json<Value> {
+        let (label, values) = match labels.split_once('=') {
+            Some((label, value)) => (label, vec![value]),
+            None => {
+                let (label, values) = labels.split_once(" in (").expect("should be a selector");
+                (label, values.trim_end_matches(')').split(',').collect())
+            }
+        };
+        let has = |object: &Value| {
+            let value = object["metadata"]["labels"][label].as_str();
+            value.is_some_and(|value| values.contains(&value))
+        };
+        let items: Vec<Value> = objects.into_iter().filter(has).collect();
+        Json(json!({ "kind": "List", "apiVersion": "v1", "metadata": {}, "items": items }))
+    }
+
+    #[tokio::test]
+    async fn the_pods_of_another_row_of_the_same_number_are_not_found() {
+        let made = |row, uid: &str| {
+            let mut job = simulation_job(row, &ladder()[0], &manifest_settings(), &terms());
+            (job.metadata.uid, job.spec.image) = (Some(uid.to_owned()), format!("image-of-{uid}"));
+            serde_json::to_value(job).expect("should be JSON")
+        };
+        let jobs = [made(&row(), "mine"), made(&namesake(), "its")];
+        let pods = ["mine", "its"].map(|uid| {
+            json!({ "metadata": { "name": format!("pod-of-{uid}"),
+                "labels": { "scavenger.dev/job": "gromacs-7-1", "scavenger.dev/job-uid": uid } } })
+        });
+        let asked = |Query(asked): Query<HashMap<String, String>>| async move {
+            asked.get("labelSelector").cloned().unwrap_or_default()
+        };
+        let router = Router::new()
+            .route(
+                "/apis/scavenger.dev/v1alpha1/namespaces/lab/scavengerjobs",
+                get(move |query| async move { having(&asked(query).await, jobs) }),
+            )
+            .route(
+                "/api/v1/namespaces/lab/pods",
+                get(move |query| async move { having(&asked(query).await, pods) }),
+            );
+        let access = Access { client: client(router).await, namespace: "lab".to_owned() };
+        for (row, uid) in [(row(), "mine"), (namesake(), "its")] {
+            let jobs = access.jobs_of(&row.uuid).await.expect("should be listed");
+            let images: Vec<&str> = jobs.iter().map(|job| job.spec.image.as_str()).collect();
+            assert_eq!(images, [format!("image-of-{uid}")]);
+            let pods = access.pods_of(&jobs).await.expect("should be listed");
+            assert_eq!(pods.iter().map(ResourceExt::name_any).collect::<Vec<_>>(), [format!("pod-of-{uid}")]);
+        }
+        let none = access.jobs_of("0a1b2c3d-2222-4222-8222-222222222227").await.expect("should be listed");
+        assert!(none.is_empty() && access.pods_of(&none).await.expect("should not be asked").is_empty());
     }
 
     #[test]

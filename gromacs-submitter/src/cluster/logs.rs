@@ -102,7 +102,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::fixtures::{ladder, manifest_settings, row, terms};
+    use crate::fixtures::{client, ladder, manifest_settings, row, terms};
     use crate::manifest::simulation_job;
     use crate::mdrun_log;
 
@@ -121,11 +121,7 @@ mod tests {
         let router = Router::new()
             .route("/api/v1/namespaces/lab/pods", get(pods))
             .route("/api/v1/namespaces/lab/pods/pod/log", get(log));
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("should listen");
-        let url = format!("http://{}", listener.local_addr().expect("should have an address"));
-        tokio::spawn(async move { axum::serve(listener, router).await });
-        let config = kube::Config::new(url.parse().expect("should be a URL"));
-        let cluster = Cluster::with_client(kube::Client::try_from(config).expect("should make a client"));
+        let cluster = Cluster::with_client(client(router).await);
         let job = simulation_job(&row(), &ladder()[0], &manifest_settings(), &terms());
         cluster.log("lab", &job, 1, part).await.expect("should be read")
     }

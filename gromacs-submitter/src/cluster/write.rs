@@ -143,16 +143,13 @@ impl Cluster {
         within(act, namespace, name, request).await
     }
 
-    /// Deletes a ScavengerJob. The operator's finalizer holds its name until its pods are gone.
+    /// Deletes the ScavengerJob with this UID. The operator's finalizer holds its name until its pods are gone.
     ///
     /// # Errors
     /// [`ClusterError`]; that it is gone, or that another one has its name, is none.
-    pub async fn delete(&self, namespace: &str, name: &str, uid: Option<&str>) -> Result<(), ClusterError> {
-        let mut parameters = DeleteParams::foreground();
-        if let Some(uid) = uid {
-            parameters = parameters
-                .preconditions(Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() });
-        }
+    pub async fn delete(&self, namespace: &str, name: &str, uid: &str) -> Result<(), ClusterError> {
+        let is_this_one = Preconditions { uid: Some(uid.to_owned()), ..Preconditions::default() };
+        let parameters = DeleteParams::foreground().preconditions(is_this_one);
         let jobs = self.jobs(namespace);
         let request = async {
             match jobs.delete(name, &parameters).await {
@@ -175,7 +172,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::fixtures::{ladder, manifest_settings, row, terms};
+    use crate::fixtures::{client, ladder, manifest_settings, row, terms};
     use crate::manifest::simulation_job;
     use crate::suspension::is_ours;
 
@@ -198,11 +195,7 @@ mod tests {
                     get(read).put(replace),
                 )
                 .with_state(api.clone());
-            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("should listen");
-            let url = format!("http://{}", listener.local_addr().expect("should have an address"));
-            tokio::spawn(async move { axum::serve(listener, router).await });
-            let config = kube::Config::new(url.parse().expect("should be a URL"));
-            (api, Cluster::with_client(kube::Client::try_from(config).expect("should make a client")))
+            (api, Cluster::with_client(client(router).await))
         }
 
         fn held(&self) -> std::sync::MutexGuard<'_, Value> {
@@ -301,7 +294,7 @@ mod tests {
             [("lab", "../gromacs-7-1"), ("lab", "A B"), ("../lab", "gromacs-7-1"), ("lab?a", "gromacs-7-1")]
         {
             let read = cluster.job(namespace, name).await.expect_err("should not be asked for");
-            let deleted = cluster.delete(namespace, name, None).await.expect_err("should not be asked for");
+            let deleted = cluster.delete(namespace, name, "uid").await.expect_err("should not be asked for");
             for error in [read, deleted] {
                 assert!(error.is_final(scavenger_schema::simulation::State::Queued), "{error}");
                 assert!(error.to_string().contains("cannot exist"), "{error}");

@@ -1,5 +1,3 @@
-# $1: the folder of the row, then names of files in it. Writes them to standard output as tar does.
+# The arguments are names of files in the folder of the row. Writes them to standard output as tar does.
 command -v tar >/dev/null || { echo tar >&2; exit 3; }
-cd -- "$1" || exit 5
-shift
 exec tar -cf - -- "$@"

@@ -18,15 +18,16 @@ use crate::cluster::Ended;
 use crate::manifest::MOUNT_PATH;
 use crate::store::RowFolder;
 
-const LIST_SCRIPT: &str = include_str!("list.sh");
-const SUMS_SCRIPT: &str = include_str!("sums.sh");
-const COPY_SCRIPT: &str = include_str!("copy.sh");
-const END_SCRIPT: &str = include_str!("end.sh");
+const LIST_SCRIPT: &str = concat!(include_str!("own.sh"), include_str!("list.sh"));
+const SUMS_SCRIPT: &str = concat!(include_str!("own.sh"), include_str!("sums.sh"));
+const COPY_SCRIPT: &str = concat!(include_str!("own.sh"), include_str!("copy.sh"));
+const END_SCRIPT: &str = concat!(include_str!("own.sh"), include_str!("end.sh"));
 
 /// Exit codes of the scripts.
 const NO_TOOL: i32 = 3;
 const NO_FOLDER: i32 = 4;
 const NO_LOG: i32 = 7;
+const OF_ANOTHER: i32 = 9;
 
 /// Files that are copied in one go: their names are part of a request's address, which the API server limits to 1 MB,
 /// and a connection that breaks costs no more than these.
@@ -57,6 +58,21 @@ pub enum FolderError {
         state: String,
         /// Why.
         reason: Option<String>,
+    },
+    /// It is not marked with the UUID of the row.
+    #[error(
+        "{folder} on PersistentVolumeClaim {claim} is not the folder of row {row}: its file .row does not have the row's UUID; if \
+         it is all the same, write {uuid} into that file, else look at it with a pod of your own"
+    )]
+    Own {
+        /// The folder.
+        folder: String,
+        /// The claim.
+        claim: String,
+        /// The row.
+        row: i64,
+        /// Its UUID.
+        uuid: String,
     },
     /// mdrun did not start.
     #[error("there is no md.log in {folder} on PersistentVolumeClaim {claim}: row {row} is {state}{}", because(reason.as_deref()))]
@@ -129,7 +145,7 @@ fn command(
 ) -> Vec<String> {
     let path = format!("{MOUNT_PATH}/{}", folder.path());
     let start = ["sh", "-c", script, name].map(ToOwned::to_owned);
-    start.into_iter().chain([path]).chain(more).collect()
+    start.into_iter().chain([path, folder.uuid.clone()]).chain(more).collect()
 }
 
 /// Lists the folder.
@@ -174,6 +190,7 @@ pub fn check(folder: &RowFolder, image: &str, ended: &Ended) -> Result<(), Folde
         0 => Ok(()),
         NO_TOOL => Err(FolderError::FindTool { image: image.to_owned(), tool: ended.complaint.clone() }),
         NO_FOLDER => Err(FolderError::FindFolder { folder: path, claim, row, state, reason }),
+        OF_ANOTHER => Err(FolderError::Own { folder: path, claim, row, uuid: folder.uuid.clone() }),
         NO_LOG => Err(FolderError::FindLog { folder: path, claim, row, state, reason }),
         code => {
             let complaint = ended.complaint.clone();
@@ -317,9 +334,12 @@ mod tests {
         let folder = row_folder();
         let hostile = [file("-rf", 1), file("$(id)", 2)];
         let copy = copy_command(&folder, &hostile);
-        assert_eq!(copy[2..], [COPY_SCRIPT, "copy", "/data/water/gromacs-7", "./-rf", "./$(id)"]);
+        assert_eq!(
+            copy[2..],
+            [COPY_SCRIPT, "copy", "/data/water/gromacs-7", &folder.uuid, "./-rf", "./$(id)"]
+        );
         let sums = sums_command(&folder, [("-rf", 1)]);
-        assert_eq!(sums[4..], ["/data/water/gromacs-7", "1", "./-rf"]);
+        assert_eq!(sums[4..], ["/data/water/gromacs-7", &folder.uuid, "1", "./-rf"]);
     }
 
     /// What a script prints for a folder of this machine, and its exit code.
@@ -334,6 +354,46 @@ mod tests {
         (output.stdout, Ended { code: output.status.code().unwrap_or(-1), complaint })
     }
 
+    /// What the inspection does.
+    fn mark(folder: &std::path::Path, uuid: &str) {
+        std::fs::write(folder.join(".row"), format!("{uuid}\n")).expect("should write");
+    }
+
+    #[test]
+    fn the_folder_of_another_row_of_the_same_number_is_not_read() {
+        let source = tempfile::tempdir().expect("should make a folder");
+        std::fs::write(source.path().join("md.log"), "a secret\n").expect("should write");
+        let folder = row_folder();
+        let commands = || {
+            let sums = sums_command(&folder, [("md.log", 1)]);
+            [
+                list_command(&folder),
+                copy_command(&folder, &[file("md.log", 1)]),
+                sums,
+                end_command(&folder, 1, None),
+            ]
+        };
+        let other = crate::fixtures::namesake().uuid;
+        // Nobody has made it, another row has, or its marker is cut off.
+        for marked in [None, Some(other.as_str()), Some(""), Some(&folder.uuid[..8])] {
+            if let Some(uuid) = marked {
+                mark(source.path(), uuid);
+            }
+            for command in commands() {
+                let (printed, ended) = run(command, source.path());
+                assert_eq!((printed.as_slice(), ended.code), (&b""[..], OF_ANOTHER), "{marked:?}");
+                let sentence = check(&folder, "gmx", &ended).expect_err("should be refused").to_string();
+                let beginning =
+                    "water/gromacs-7 on PersistentVolumeClaim simulations is not the folder of row 7: ";
+                assert!(sentence.starts_with(beginning) && sentence.contains(&folder.uuid), "{sentence}");
+            }
+        }
+        mark(source.path(), &folder.uuid);
+        for command in commands() {
+            assert_eq!(run(command, source.path()).1.code, 0);
+        }
+    }
+
     #[test]
     fn a_folder_is_listed_summed_and_copied() {
         let root = tempfile::tempdir().expect("should make a folder");
@@ -344,13 +404,14 @@ mod tests {
         };
         assert_eq!(run(list_command(&folder), &source).1.code, NO_FOLDER);
         std::fs::create_dir_all(source.join("sub")).expect("should make a folder");
+        mark(&source, &folder.uuid);
         std::fs::create_dir(&target).expect("should make a folder");
         for (name, content) in
             [("md.log", "abcdef"), ("-n", "x"), ("$(id) 'a\"b", "y"), ("sub/w\u{e4}.gro", "")]
         {
             write(name, content);
         }
-        for name in [".row", "two\nlines"] {
+        for name in [".hidden", "two\nlines"] {
             write(name, "hidden");
         }
         std::os::unix::fs::symlink("/etc/passwd", source.join("link")).expect("should link");
@@ -380,6 +441,7 @@ mod tests {
     fn the_end_of_the_newest_log_is_printed() {
         let source = tempfile::tempdir().expect("should make a folder");
         let folder = row_folder();
+        mark(source.path(), &folder.uuid);
         let end = || run(end_command(&folder, 2, None), source.path());
         assert_eq!(end().1.code, NO_LOG);
         let old = std::time::SystemTime::UNIX_EPOCH;
@@ -395,6 +457,7 @@ mod tests {
     fn of_several_simulations_the_newest_log_is_printed_or_that_which_is_wanted() {
         let source = tempfile::tempdir().expect("should make a folder");
         let folder = row_folder();
+        mark(source.path(), &folder.uuid);
         let end = |simulation: Option<&str>| {
             let (printed, ended) = run(end_command(&folder, 1, simulation), source.path());
             (String::from_utf8_lossy(&printed).into_owned(), ended.code)

@@ -33,7 +33,7 @@ pub use image::{pinned_image, requested_image};
 pub(crate) use paths::{MOUNT_PATH, folder};
 use paths::{tpr_file, working_directory};
 pub use row_names::{Probe, RowNames};
-pub(crate) use row_names::{is_of_row, row_of, selector_of_queue};
+pub(crate) use row_names::{is_of_row, row_of, selector_of_queue, selector_of_row};
 pub(crate) use run_input::own_copy;
 use run_input::{places, run_input};
 pub use terms::Terms;
@@ -226,11 +226,11 @@ pub fn probe_job(
             (cpu, memory) = (grompp_cpu(row), format_bytes(bytes.div_euclid(1 << 20) << 20));
             let mut arguments = vec!["water".to_owned(), tpr_file(row), working_directory(row)];
             arguments.extend(benchmark.water.cells.map(|count| count.to_string()));
-            arguments.push(benchmark.steps.to_string());
+            arguments.extend([benchmark.steps.to_string(), row.uuid.clone()]);
             (WATER_SCRIPT, arguments)
         }
         (Probe::Inspection, None) => {
-            let (arguments, makes) = inspection(row, settings);
+            let (arguments, makes) = inspection(row);
             if makes {
                 (cpu, memory) =
                     (grompp_cpu(row), format_bytes(probe_memory_bytes(row).max(GROMPP_MEMORY_BYTES)));
@@ -278,11 +278,10 @@ fn script_for_several(probe: Probe) -> &'static str {
 
 /// The arguments of the script that reads a file, and whether it makes that first. What nobody asked to be read again is read as
 /// the row runs it, whatever has become of the user's file: its image is to be pinned again.
-fn inspection(row: &GromacsToTune, settings: &ManifestSettings) -> (Vec<String>, bool) {
-    let whose = format!("row {} of queue {}", row.id, settings.queue_id);
+fn inspection(row: &GromacsToTune) -> (Vec<String>, bool) {
     let own = own_copy(row).filter(|_| !row.status.inspect_again);
     let file = own.map_or_else(|| tpr_file(row), |copy| format!("{}/{copy}", working_directory(row)));
-    let mut arguments = vec!["inspect".to_owned(), file, working_directory(row), whose];
+    let mut arguments = vec!["inspect".to_owned(), file, working_directory(row), row.uuid.clone()];
     let none = || NOTHING.to_owned();
     let steps = row.extended_nsteps.map(|nsteps| nsteps.to_string());
     arguments.push(steps.unwrap_or_else(none));
@@ -483,7 +482,7 @@ fn job(
         metadata: ObjectMeta {
             name: Some(name),
             namespace: Some(row.namespace.clone()),
-            labels: Some(row_names::labels(row.id, &settings.queue_id)),
+            labels: Some(row_names::labels(row, &settings.queue_id)),
             // From the first moment on its name is held until its pods are gone; else the operator would have to write once
             // more before its first attempt.
             finalizers: Some(vec![names::FINALIZER.to_owned()]),

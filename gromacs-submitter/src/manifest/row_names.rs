@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use scavenger_schema::names;
-use scavenger_schema::simulation::{GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, selector};
+use scavenger_schema::simulation::{
+    GromacsToTune, LABEL_MANAGED_BY, LABEL_QUEUE, LABEL_ROW, LABEL_ROW_UUID, selector,
+};
 
 /// What a probe reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,13 +64,6 @@ impl RowNames {
         self.job_of(self.submission - 1)
     }
 
-    /// Names of the ScavengerJobs of the newest submissions, the oldest of them first.
-    #[must_use]
-    pub fn newest_jobs(self, most: i32) -> Vec<String> {
-        let first = self.submission.saturating_sub(most).max(0) + 1;
-        (first..=self.submission.max(first)).map(|submission| self.job_of(submission)).collect()
-    }
-
     /// The submission whose ScavengerJob has this name; none if it is none of the row's.
     #[must_use]
     pub fn submission_of(self, job: &str) -> Option<i32> {
@@ -103,18 +98,26 @@ impl RowNames {
     }
 }
 
-/// The labels of a row's ScavengerJobs. Two queues that share a cluster may both have a row 1.
-pub(super) fn labels(row: i64, queue_id: &str) -> BTreeMap<String, String> {
+/// The labels of a row's ScavengerJobs.
+pub(super) fn labels(row: &GromacsToTune, queue_id: &str) -> BTreeMap<String, String> {
     BTreeMap::from([
         (LABEL_MANAGED_BY.to_owned(), names::SUBMITTER.to_owned()),
-        (LABEL_ROW.to_owned(), row.to_string()),
+        (LABEL_ROW.to_owned(), row.id.to_string()),
+        (LABEL_ROW_UUID.to_owned(), row.uuid.clone()),
         (LABEL_QUEUE.to_owned(), queue_id.to_owned()),
     ])
 }
 
-/// True if an object with these labels was made for the row.
-pub(crate) fn is_of_row(found: &BTreeMap<String, String>, row: i64, queue_id: &str) -> bool {
-    labels(row, queue_id).iter().all(|(label, value)| found.get(label) == Some(value))
+/// True if an object with these labels was made for the row. Its number says nothing: two queues that share a cluster may both
+/// have a row 1, and so may one queue before and after its database is restored from a backup. What has no UUID is nobody's: no
+/// row of a database that has UUIDs was ever without.
+pub(crate) fn is_of_row(found: &BTreeMap<String, String>, row: &GromacsToTune) -> bool {
+    found.get(LABEL_ROW_UUID) == Some(&row.uuid)
+}
+
+/// Selector of what was made for the row with this UUID.
+pub(crate) fn selector_of_row(uuid: &str) -> String {
+    format!("{LABEL_ROW_UUID}={uuid}")
 }
 
 /// Selector of the ScavengerJobs of all rows of a queue.
@@ -130,17 +133,20 @@ pub(crate) fn row_of(labels: &BTreeMap<String, String>) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::{namesake, row};
 
     #[test]
-    fn an_object_is_recognised_by_what_it_was_marked_with() {
-        let marked = labels(7, "q");
-        assert!(is_of_row(&marked, 7, "q") && row_of(&marked) == Some(7));
-        assert!(!is_of_row(&marked, 8, "q") && !is_of_row(&marked, 7, "other"));
-        for label in [LABEL_MANAGED_BY, LABEL_ROW, LABEL_QUEUE] {
-            let mut lacking = marked.clone();
-            lacking.remove(label);
-            assert!(!is_of_row(&lacking, 7, "q"), "{label}");
-        }
+    fn an_object_is_recognised_by_the_uuid_it_was_marked_with() {
+        let marked = labels(&row(), "q");
+        assert!(is_of_row(&marked, &row()) && row_of(&marked) == Some(7));
+        assert!(!is_of_row(&marked, &namesake()), "of the same number, in the same queue");
+        let mut lacking = marked.clone();
+        lacking.remove(LABEL_ROW_UUID);
+        assert!(!is_of_row(&lacking, &row()), "of a build before there were UUIDs");
+        assert_eq!(
+            selector_of_row(&row().uuid),
+            format!("scavenger.dev/row-uuid={}", marked[LABEL_ROW_UUID])
+        );
     }
 
     #[test]
@@ -151,12 +157,5 @@ mod tests {
         for other in ["gromacs-70-1", "gromacs-7-inspect", "gromacs-7-1-verify", "other"] {
             assert_eq!(names.submission_of(other), None, "{other}");
         }
-    }
-
-    #[test]
-    fn the_newest_submissions_are_named_and_no_more() {
-        let newest = |submission, most| RowNames::new(7, submission).newest_jobs(most);
-        assert_eq!(newest(3, 20), ["gromacs-7-1", "gromacs-7-2", "gromacs-7-3"]);
-        assert_eq!(newest(5, 2), ["gromacs-7-4", "gromacs-7-5"]);
     }
 }

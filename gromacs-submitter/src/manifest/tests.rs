@@ -191,7 +191,16 @@ fn a_calibration_runs_one_layout_once_through_on_its_kind_of_node() {
     let probe = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
     assert_eq!(
         probe.spec.args,
-        ["water", "/data/calibration-7/water.tpr", "/data/calibration-7/gromacs-7", "2", "3", "3", "1200"]
+        [
+            "water",
+            "/data/calibration-7/water.tpr",
+            "/data/calibration-7/gromacs-7",
+            "2",
+            "3",
+            "3",
+            "1200",
+            row.uuid.as_str()
+        ]
     );
     assert_eq!(probe.spec.resources.requests["memory"].0, "325Mi");
     assert_eq!(probe.spec.node_selector, job.spec.node_selector);
@@ -218,7 +227,7 @@ fn a_row_that_is_extended_runs_a_copy_of_its_file() {
     let probe = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
     assert_eq!(
         probe.spec.args[1..],
-        ["/data/water/topol.tpr", "/data/water/gromacs-7", "row 7 of queue queue", "9000", "-", "-"]
+        ["/data/water/topol.tpr", "/data/water/gromacs-7", row.uuid.as_str(), "9000", "-", "-"]
     );
     let mdrun = simulation_job(&row, &ladder()[0], &manifest_settings(), &terms());
     assert_eq!(mdrun.spec.args[..4], ["-s", "/data/water/gromacs-7/extended.tpr", "-cpi", "state.cpt"]);
@@ -238,7 +247,7 @@ fn a_row_that_makes_its_file_has_words_for_grompp() {
             "6",
             "/data/water/topol.tpr",
             "/data/water/gromacs-7",
-            "row 7 of queue queue",
+            row.uuid.as_str(),
             "-",
             "-",
             "-",
@@ -538,7 +547,7 @@ fn probes_read_each_of_several_simulations() {
         [
             "/data/water/topol.tpr",
             "/data/water/gromacs-7",
-            "row 7 of queue queue",
+            row.uuid.as_str(),
             "-",
             "/data/water/old.cpt",
             "-",

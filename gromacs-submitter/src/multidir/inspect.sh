@@ -1,8 +1,8 @@
-# Inspects each simulation of a row. $1: the script that inspects one, $2: the .tpr file, $3: the working directory, $4: whose
-# it is, $5: steps in all if the row is extended, else -, $6: the checkpoint that it starts from, or -, $7: name of the copies
+# Inspects each simulation of a row. $1: the script that inspects one, $2: the .tpr file, $3: the working directory, $4: UUID
+# of the row, $5: steps in all if the row is extended, else -, $6: the checkpoint that it starts from, or -, $7: name of the copies
 # that it has run so far, or -, $8: number of simulations, then their folders, then files that mdrun reads. File and checkpoint
 # stand in the folder of each simulation.
-script=$1 file=$2 work=$3 whose=$4 steps=$5 checkpoint=$6 kept=$7 count=$8
+script=$1 file=$2 work=$3 uuid=$4 steps=$5 checkpoint=$6 kept=$7 count=$8
 shift 8
 inspect() {
     name=$1
@@ -10,7 +10,7 @@ inspect() {
     from=-
     if [ "$checkpoint" != - ]; then from=${checkpoint%/*}/$name/${checkpoint##*/}; fi
     TERMINATION_LOG=/dev/null RUN_INPUT_NAME=run-$sum.tpr \
-        sh -c "$script" inspect "${file%/*}/$name/${file##*/}" "$work/$name" "$whose" "$steps" "$from" "$kept" "$@"
+        sh -c "$script" inspect "${file%/*}/$name/${file##*/}" "$work/$name" "$uuid" "$steps" "$from" "$kept" "$@"
 }
 value_of() { printf '%s\n' "$2" | sed -n "s/^$1=//p"; }
 # One checksum for all files, after which the copies are named.
@@ -21,7 +21,10 @@ for name; do
     if [ "$number" -gt "$count" ]; then break; fi
     source=${file%/*}/$name/${file##*/}
     if ! [ -f "$source" ]; then source=$work/$name/$kept; fi
-    if [ -f "$source" ]; then sums="$sums$(checksum <"$source") "; fi
+    if [ -f "$source" ]; then
+        make_folder "$work" "$uuid"
+        sums="$sums$(checksum <"$source") "
+    fi
 done
 sum=$(printf '%s' "$sums" | checksum)
 first='' answer='' sums='' number=0

@@ -17,7 +17,7 @@ use crate::text::literal;
 pub const RUN_SCRIPT: &str = concat!(include_str!("../probe/checkpoint.sh"), include_str!("run.sh"));
 
 /// Inspects each of them with the script that inspects one.
-pub const INSPECT_SCRIPT: &str = include_str!("inspect.sh");
+pub const INSPECT_SCRIPT: &str = concat!(include_str!("../probe/folder.sh"), include_str!("inspect.sh"));
 
 /// Reads the checkpoint of each of them with the script that reads one.
 pub const VERIFY_SCRIPT: &str = include_str!("verify.sh");

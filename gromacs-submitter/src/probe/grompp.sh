@@ -27,6 +27,7 @@ refuse_others() {
     echo "$tpr is there, and grompp would write over it; move it away, or let the row read it as it is" >&2
     exit 4
 }
+refuse_of_another "$work" "$3"
 # What has begun goes on with the file as it was: grompp draws other velocities each time.
 if ! [ -e "$work/state.cpt" ] && ! [ -e "$work/state_prev.cpt" ]; then
     if ! [ -d "${tpr%/*}" ]; then

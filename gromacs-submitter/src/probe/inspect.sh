@@ -1,4 +1,4 @@
-# $1: the .tpr file, $2: the working directory of the simulation, $3: whose it is, if that matters, $4: steps in all if the
+# $1: the .tpr file, $2: the working directory of the simulation, $3: UUID of the row, or nothing, $4: steps in all if the
 # simulation is extended, else -, $5: the checkpoint that it starts from, or -, $6: name of the copy in the working directory
 # that it has run so far, or -, further: files that mdrun reads. Run by sh -c; no user's string is ever part of it.
 source=$1

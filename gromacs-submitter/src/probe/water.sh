@@ -1,6 +1,6 @@
 # Makes the run input of a box of water. $1: the .tpr file to write, $2: the working directory, $3 $4 $5: copies of
-# GROMACS's own box of 216 molecules along x, y and z, $6: steps. The inspection of what was made follows.
-make_folder "$2" ""
+# GROMACS's own box of 216 molecules along x, y and z, $6: steps, $7: UUID of the row. The inspection of what was made follows.
+make_folder "$2" "$7"
 cd -- "$2" || exit 5
 # Exactly one copy of the equilibrated box, stacked: there are no seams, so nothing has to be minimised.
 gmx -quiet -nobackup solvate -cs spc216.gro -box 1.86206 1.86206 1.86206 -o cell.gro >&2 || exit 8
@@ -38,5 +38,5 @@ gmx -quiet -nobackup grompp -f grompp.mdp -c box.gro -p topol.top -o new.tpr -po
 rm -f cell.gro box.gro topol.top grompp.mdp mdout.mdp
 # Whole or not at all: it may be interrupted at any instant, and is then made again.
 mv -f -- new.tpr "$1" || exit 6
-# A calibration goes on from no checkpoint: it does not matter whose folder it is.
+# A calibration runs this file, and no copy of it.
 set -- "$1" "$2"

@@ -8,6 +8,8 @@ use crate::manifest::{self, RowNames};
 pub struct RowFolder {
     /// Number of the row.
     pub id: i64,
+    /// Its UUID, which its ScavengerJobs and its folder are marked with.
+    pub uuid: String,
     /// Namespace it runs in.
     pub namespace: String,
     /// PersistentVolumeClaim with its files.
@@ -32,8 +34,6 @@ pub struct RowFolder {
     pub reason: Option<String>,
     /// Number of its ScavengerJob.
     pub submission: i32,
-    /// UID of the ScavengerJob once it was seen.
-    pub job_uid: Option<String>,
 }
 
 impl RowFolder {
@@ -74,8 +74,8 @@ impl Store {
     /// The database's.
     pub async fn folder(&self, row: i64) -> Result<Option<RowFolder>, StoreError> {
         Ok(sqlx::query_as(
-            "select t.id, t.namespace, t.persistent_volume_claim, t.tpr_path, t.multidir, t.image, t.pinned_image, t.run_as_user,
-                t.run_as_group, t.service_account, t.state, q.reason, t.submission, t.job_uid
+            "select t.id, t.uuid::text as uuid, t.namespace, t.persistent_volume_claim, t.tpr_path, t.multidir, t.image, t.pinned_image, t.run_as_user,
+                t.run_as_group, t.service_account, t.state, q.reason, t.submission
             from gromacs_to_tune t join gromacs_queue q on q.id = t.id where t.id = $1",
         )
         .bind(row)

@@ -43,7 +43,7 @@ use clock::Clock;
 /// Every column of [`GromacsToTune`], `wakes`, and the time.
 macro_rules! columns {
     () => {
-        "id, kind, owner, namespace, persistent_volume_claim, tpr_path, multidir, image, pinned_image, run_as_user, run_as_group, priority,
+        "id, uuid::text as uuid, kind, owner, namespace, persistent_volume_claim, tpr_path, multidir, image, pinned_image, run_as_user, run_as_group, priority,
         max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores, min_ns_per_day, interruption_after_seconds,
         fallback_after_seconds, append, checkpoint_path, mdrun_options, grompp_options, node_labels, deadline,
         service_account, after, min_efficiency, max_configurations, gpu_price, memory_price, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order,

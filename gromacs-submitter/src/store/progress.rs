@@ -12,6 +12,8 @@ const FOLLOW_LEASE_SECONDS: f64 = 60.0;
 pub struct Progress {
     /// The row.
     pub row: i64,
+    /// Its UUID; a row that has got its number since, when a backup was restored, is left alone.
+    pub uuid: String,
     /// The submission and the attempt it belongs to; a row that has gone on since is left alone.
     pub submission: i32,
     /// The attempt.
@@ -36,12 +38,12 @@ impl Store {
         Ok(sqlx::query_as(
             "with news as (
                 select * from unnest($1::bigint[], $2::integer[], $3::integer[], $4::bigint[], $5::double precision[],
-                    $6::timestamptz[]) as n (id, submission, attempt, step, ns_per_day, progress_time)),
+                    $6::timestamptz[], $9::uuid[]) as n (id, submission, attempt, step, ns_per_day, progress_time, uuid)),
             locked as (
                 select q.id,
                     q.state = 'running' and q.submission = n.submission and q.attempt = n.attempt
                         and (q.follower is null or q.follower = $7 or q.followed_until < now()) as ours
-                from gromacs_to_tune q join news n on n.id = q.id order by q.id for update of q skip locked),
+                from gromacs_to_tune q join news n on n.id = q.id and n.uuid = q.uuid order by q.id for update of q skip locked),
             written as (
                 update gromacs_to_tune q set
                     step = coalesce(n.step, q.step), ns_per_day = coalesce(n.ns_per_day, q.ns_per_day),
@@ -58,6 +60,7 @@ impl Store {
         .bind(progress.iter().map(|one| one.time.map(sql_time)).collect::<Vec<_>>())
         .bind(&self.holder)
         .bind(FOLLOW_LEASE_SECONDS)
+        .bind(progress.iter().map(|one| one.uuid.as_str()).collect::<Vec<_>>())
         .fetch_all(&self.pool)
         .await?)
     }

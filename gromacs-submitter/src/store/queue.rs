@@ -218,7 +218,7 @@ impl Store {
                         select count(*) from gromacs_to_tune a where a.state = 'queued' and not a.held
                             and not a.waits_for_rows and a.owner = t.owner
                             and (a.priority > t.priority or (a.priority = t.priority and a.id < t.id))) end)
-                    || jsonb_build_object('min_efficiency', t.min_efficiency,
+                    || jsonb_build_object('uuid', t.uuid, 'min_efficiency', t.min_efficiency,
                         'max_configurations', t.max_configurations, 'gpu_price', t.gpu_price,
                         'memory_price', t.memory_price),
                 'ladder', (select coalesce(jsonb_agg(to_jsonb(l) order by l.submission, coalesce(l.place, l.rung), l.rung), '[]')

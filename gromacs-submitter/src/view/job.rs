@@ -18,7 +18,7 @@ pub struct JobView {
     pub uid: String,
     /// Version that a replacement must name.
     pub resource_version: String,
-    /// True if it was made for this row of this queue.
+    /// True if it was made for this row, and not for another one that had its number.
     pub ours: bool,
     /// True while it is being deleted.
     pub deleting: bool,
@@ -84,9 +84,9 @@ pub struct AttemptView {
 }
 
 impl JobView {
-    /// Reads a ScavengerJob of `row` in the queue `queue_id`.
+    /// Reads a ScavengerJob with the name of one of `row`.
     #[must_use]
-    pub fn new(job: &ScavengerJob, row: &GromacsToTune, ladder: &[LadderRung], queue_id: &str) -> Self {
+    pub fn new(job: &ScavengerJob, row: &GromacsToTune, ladder: &[LadderRung]) -> Self {
         let status = job.status.clone().unwrap_or_default();
         let configurations = Configurations::of(job);
         let generation = job.metadata.generation.unwrap_or(1);
@@ -109,7 +109,7 @@ impl JobView {
         Self {
             uid: job.uid().unwrap_or_default(),
             resource_version: job.resource_version().unwrap_or_default(),
-            ours: is_of_row(job.labels(), row.id, queue_id),
+            ours: is_of_row(job.labels(), row),
             deleting: job.metadata.deletion_timestamp.is_some(),
             phase: status.phase.unwrap_or(Phase::Waiting),
             judged: status.observed_generation.is_some()
@@ -208,7 +208,7 @@ mod tests {
             .annotations
             .get_or_insert_default()
             .insert(scavenger_schema::simulation::ANNOTATION_CONFIGURATIONS.to_owned(), numbers);
-        let view = JobView::new(&job, &row, &ladder, "queue");
+        let view = JobView::new(&job, &row, &ladder);
         assert_eq!(view.rung, Some(2));
         assert_eq!(view.attempts.iter().map(|attempt| attempt.rung).collect::<Vec<_>>(), [Some(1), Some(2)]);
         let superseded: Vec<bool> = view.attempts.iter().map(|attempt| attempt.is_superseded).collect();

@@ -73,8 +73,9 @@ impl Worker {
             }
             Action::CreateProbe(probe) => objects.create_probe(probe, &terms(seen)).await?,
             Action::DeleteProbe(probe) => {
-                let uid = seen.probe.as_ref().map(|probe| probe.uid.as_str());
-                objects.delete_probe(probe, uid).await?;
+                if let Some(found) = &seen.probe {
+                    objects.delete_probe(probe, &found.uid).await?;
+                }
             }
             Action::DeleteVerification { submission, uid } => {
                 objects.delete_verification(submission, &uid).await?;

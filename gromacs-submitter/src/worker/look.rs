@@ -21,9 +21,9 @@ impl Worker {
         } else {
             (None, None)
         };
-        let (job, job_seen) = if needs.job { objects.job(&ladder).await? } else { None }.unzip();
+        let (job, job_seen) = if needs.job { objects.job(&ladder).await? } else { (None, None) };
         let (probe, probe_seen) = match needs.probe {
-            Some(probe) => objects.probe(probe).await?.unzip(),
+            Some(probe) => objects.probe(probe).await?,
             None => (None, None),
         };
         let (replaced, ladder) = ladder.into_iter().partition(|rung| rung.replaced);

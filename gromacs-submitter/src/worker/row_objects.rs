@@ -14,6 +14,9 @@ use crate::view::JobView;
 /// A ScavengerJob, and what the row needs of it.
 pub(super) type Found<'a> = (&'a ScavengerJob, &'a JobView);
 
+/// A ScavengerJob if the row has made it, and what is to be seen of it even if another one has.
+pub(super) type Read = (Option<ScavengerJob>, Option<JobView>);
+
 /// The ScavengerJobs of a row.
 pub(super) struct RowObjects<'a> {
     cluster: &'a Cluster,
@@ -28,38 +31,30 @@ impl<'a> RowObjects<'a> {
     }
 
     /// That of the submission, which may have any of these configurations.
-    pub(super) async fn job(
-        &self,
-        ladder: &[LadderRung],
-    ) -> Result<Option<(ScavengerJob, JobView)>, ClusterError> {
+    pub(super) async fn job(&self, ladder: &[LadderRung]) -> Result<Read, ClusterError> {
         self.read(&self.names.job(), ladder).await
     }
 
     /// That of the submission before.
     pub(super) async fn previous(&self) -> Result<Option<JobView>, ClusterError> {
-        Ok(self.read(&self.names.previous(), &[]).await?.map(|(_, view)| view))
+        Ok(self.read(&self.names.previous(), &[]).await?.1)
     }
 
     /// That of the probe that read its checkpoint.
     pub(super) async fn previous_probe(&self) -> Result<Option<JobView>, ClusterError> {
-        Ok(self.read(&self.names.previous_verification(), &[]).await?.map(|(_, view)| view))
+        Ok(self.read(&self.names.previous_verification(), &[]).await?.1)
     }
 
     /// That of a probe.
-    pub(super) async fn probe(&self, probe: Probe) -> Result<Option<(ScavengerJob, JobView)>, ClusterError> {
+    pub(super) async fn probe(&self, probe: Probe) -> Result<Read, ClusterError> {
         self.read(&self.names.probe(probe), &[]).await
     }
 
-    async fn read(
-        &self,
-        name: &str,
-        ladder: &[LadderRung],
-    ) -> Result<Option<(ScavengerJob, JobView)>, ClusterError> {
+    async fn read(&self, name: &str, ladder: &[LadderRung]) -> Result<Read, ClusterError> {
         let job = self.cluster.job(&self.row.namespace, name).await?;
-        Ok(job.map(|job| {
-            let view = JobView::new(&job, self.row, ladder, &self.settings.queue_id);
-            (job, view)
-        }))
+        let view = job.as_ref().map(|job| JobView::new(job, self.row, ladder));
+        // Without the object, nobody asks for the pods of one that another row has made.
+        Ok((job.filter(|_| view.as_ref().is_some_and(|view| view.ours)), view))
     }
 
     /// A part of the log of the last attempt.
@@ -88,14 +83,14 @@ impl<'a> RowObjects<'a> {
         self.cluster.create(&probe_job(self.row, probe, self.settings, terms)).await
     }
 
-    pub(super) async fn delete_probe(&self, probe: Probe, uid: Option<&str>) -> Result<(), ClusterError> {
+    pub(super) async fn delete_probe(&self, probe: Probe, uid: &str) -> Result<(), ClusterError> {
         self.cluster.delete(&self.row.namespace, &self.names.probe(probe), uid).await
     }
 
     /// That of the probe that read the checkpoint of any submission.
     pub(super) async fn delete_verification(&self, submission: i32, uid: &str) -> Result<(), ClusterError> {
         let name = self.names.verification_of(submission);
-        self.cluster.delete(&self.row.namespace, &name, Some(uid)).await
+        self.cluster.delete(&self.row.namespace, &name, uid).await
     }
 
     pub(super) async fn create_job(&self, rung: &LadderRung, terms: &Terms) -> Result<(), ClusterError> {
@@ -123,6 +118,29 @@ impl<'a> RowObjects<'a> {
 
     /// Also that of another submission.
     pub(super) async fn delete_job(&self, submission: i32, uid: &str) -> Result<(), ClusterError> {
-        self.cluster.delete(&self.row.namespace, &self.names.job_of(submission), Some(uid)).await
+        self.cluster.delete(&self.row.namespace, &self.names.job_of(submission), uid).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use axum::{Json, Router};
+
+    use super::*;
+    use crate::fixtures::{client, ladder, manifest_settings, namesake, row, terms};
+
+    #[tokio::test]
+    async fn of_what_another_row_of_the_same_number_has_made_nothing_can_be_read() {
+        let made = simulation_job(&row(), &ladder()[0], &manifest_settings(), &terms());
+        let path = "/apis/scavenger.dev/v1alpha1/namespaces/lab/scavengerjobs/gromacs-7-1";
+        let router = Router::new().route(path, get(|| async move { Json(made) }));
+        let (cluster, settings) = (Cluster::with_client(client(router).await), manifest_settings());
+        for (row, ours) in [(row(), true), (namesake(), false)] {
+            let objects = RowObjects::new(&cluster, &settings, &row);
+            let (job, view) = objects.job(&ladder()).await.expect("should be read");
+            let view = view.expect("should be there");
+            assert_eq!((job.is_some(), view.ours), (ours, ours));
+        }
     }
 }

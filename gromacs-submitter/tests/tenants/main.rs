@@ -200,6 +200,7 @@ async fn the_submitters_role_may_nothing_else() {
     for statement in [
         "update gromacs_to_tune set owner = 'bob'",
         "update gromacs_to_tune set namespace = 'phys'",
+        "update gromacs_to_tune set uuid = gen_random_uuid()",
         "update gromacs_to_tune set (owner, namespace) = ('bob', 'phys')",
     ] {
         let sentence = refused(&mut submitter, statement).await;
@@ -282,9 +283,12 @@ async fn chemists_write_only_what_is_theirs() {
         "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path, service_account) values ('chem', 'd', 'x.tpr', 'root')",
         "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path, inspected) values ('chem', 'd', 'x.tpr', '{}')",
         "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path, cancel_requested) values ('chem', 'd', 'x.tpr', true)",
+        "insert into gromacs_to_tune (namespace, persistent_volume_claim, tpr_path, uuid) values ('chem', 'd', 'x.tpr', gen_random_uuid())",
+        "update gromacs_to_tune set uuid = gen_random_uuid()",
         "update gromacs_to_tune set owner = 'bob'",
         "update gromacs_to_tune set state = 'completed'",
         "update gromacs_to_tune set namespace = 'phys'",
+        "update gromacs_to_tune set uuid = gen_random_uuid()",
         "update gromacs_to_tune set pinned_image = 'evil'",
         "update gromacs_to_tune set tpr_path = 'other.tpr'",
         "update gromacs_to_tune set submitter_state = '{}'",

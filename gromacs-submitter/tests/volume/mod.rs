@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, reason = "a failure must be loud")]
 #![allow(dead_code, reason = "each file of tests uses its part")]
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -16,6 +17,34 @@ pub fn has_gromacs() -> bool {
         assert!(std::env::var_os("CI").is_none(), "gmx is not in the PATH");
     }
     found
+}
+
+/// UUID of the row whose folder it is.
+pub const UUID: &str = "0a1b2c3d-0000-4000-8000-000000000007";
+
+/// UUID of a row that has the same number.
+pub const OTHER_UUID: &str = "0a1b2c3d-1111-4111-8111-111111111117";
+
+/// The names and contents of the files in a folder.
+pub fn contents(folder: &Path) -> BTreeMap<String, String> {
+    let entries =
+        std::fs::read_dir(folder).expect("should be a folder").map(|entry| entry.expect("should be read"));
+    let files = entries.filter(|entry| entry.path().is_file());
+    let pair = |entry: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(entry.path()).expect("should be text");
+        (entry.file_name().to_string_lossy().into_owned(), text)
+    };
+    files.map(pair).collect()
+}
+
+/// Checks that a script leaves the folder of another row alone, and says what to do.
+pub fn is_refused(output: &Output, folder: &Path) {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let expected = format!(
+        "{} is in the way: another row has made it (its file .row has another UUID); move it away or remove it, and retry\n",
+        folder.display()
+    );
+    assert_eq!((output.status.code(), said.as_ref()), (Some(9), expected.as_str()));
 }
 
 static FOLDERS: AtomicU32 = AtomicU32::new(0);

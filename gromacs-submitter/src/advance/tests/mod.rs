@@ -13,6 +13,7 @@ mod growth;
 mod least;
 mod minimisation;
 mod multidir;
+mod namesake;
 mod needs;
 mod no_locks;
 mod nodes;
@@ -273,7 +274,11 @@ fn objects_of_others_are_left_alone() {
     let scene = Scene::with_job(submitted(), JobView { ours: false, ..job(Phase::Running, 1) });
     let step = scene.step();
     assert_eq!(step.status.state, State::Failed);
-    assert!(reason(&step).contains("gromacs-7-1 that is not this row's"), "{}", reason(&step));
+    assert!(
+        reason(&step).starts_with("ScavengerJob gromacs-7-1 in namespace lab is in the way: "),
+        "{}",
+        reason(&step)
+    );
 }
 
 #[test]

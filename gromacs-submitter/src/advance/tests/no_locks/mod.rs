@@ -68,7 +68,7 @@ impl NoLocks {
     }
 
     fn inspect(&self) -> String {
-        self.script(INSPECT_SCRIPT, &[&self.file(), &self.folder(), Path::new("row 7 of queue a")])
+        self.script(INSPECT_SCRIPT, &[&self.file(), &self.folder(), Path::new(&row().uuid)])
     }
 
     /// Starts mdrun as the ScavengerJob of the row would, with the smallest configuration.
