@@ -77,17 +77,17 @@ pub enum Command {
     /// A table that follows the queue, ended with q; elsewhere than on a terminal a line for each change. Without
     /// rows or filters it follows what has not ended.
     Watch(WatchOptions),
-    /// Print what a simulation printed
+    /// Print what a simulation printed, for those who do not use kubectl
     ///
     /// That is the output of its newest attempt, as its pod has it. If the pods are gone, it is the end of md.log, which
     /// a small pod of your own reads from the volume. Your kubeconfig names the cluster.
     Logs(LogsOptions),
-    /// List the files of a simulation
+    /// List the files of a simulation, for those who cannot reach its volume by other means
     ///
     /// Those in the folder of the row on the volume. A small pod reads it, and is deleted afterwards. Your kubeconfig
     /// names the cluster.
     Files(FilesOptions),
-    /// Copy files of a simulation to this machine
+    /// Copy files of a simulation to this machine, for those who cannot reach its volume by other means
     ///
     /// They come from the folder of the row on the volume. A small pod reads it, and is deleted afterwards. A file gets
     /// its name in DIR only when it is complete and its checksum is right. Your kubeconfig names the cluster.
@@ -120,7 +120,7 @@ pub enum Command {
     ///
     /// Their files stay on the volume, and what was measured stays for the tuner.
     Rm(RowsOptions),
-    /// Sum up what ran: a table, CSV and a picture
+    /// Sum up what ran: a table, CSV, and a picture for those who have no dashboard
     ///
     /// Every attempt that ran in the time asked for, how it ended and how fast it was.
     Report(ReportOptions),

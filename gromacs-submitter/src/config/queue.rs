@@ -350,7 +350,7 @@ pub struct ReportOptions {
     /// Write a line per attempt into FILE, or to stdout if it is -
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Draw simulations, interruptions and ns/day over time into FILE, as SVG
+    /// Draw simulations, interruptions and ns/day over time into FILE, as SVG, for those who have no dashboard
     #[arg(long, value_name = "FILE")]
     pub plot: Option<PathBuf>,
     /// Format.
