@@ -8,11 +8,11 @@ mod rows;
 
 use std::collections::BTreeSet;
 
-use clap::ValueEnum as _;
-use gromacs_submitter::store::{Changes, Edit, Labels, Moment, NewRow, RowFilter, Store, StoreError, Unset};
+use gromacs_submitter::store::{Changes, Edit, Labels, Moment, NewRow, RowFilter, Store, StoreError};
 use postgres::{as_role, migrated_store, store};
 use program::{Program, text};
 use rows::any;
+use scavenger_schema::row;
 use scavenger_schema::simulation::{LadderSettings, PrivateState, RowStatus, State};
 use serde_json::Value;
 use sqlx::Executor as _;
@@ -562,7 +562,7 @@ async fn what_was_said_is_taken_back() {
         }
     };
     assert_ne!(columns(row).await, columns(plain).await);
-    let all: BTreeSet<Unset> = Unset::value_variants().iter().copied().collect();
+    let all: BTreeSet<&str> = row::can_be_unset().map(|column| column.name).collect();
     let unset = Edit { unset: all.clone(), ..Edit::default() };
     assert!(!unset.is_always_possible());
     alice.edit(&[row], &unset, true).await.expect("should try");
@@ -574,7 +574,7 @@ async fn what_was_said_is_taken_back() {
     assert_eq!((&now["max_cpu_millicores"], &now["interruption_after_seconds"]), (&8000.into(), &600.into()));
 
     // What stops nothing can be taken back at any time.
-    let names = Edit { unset: [Unset::Project, Unset::Deadline].into(), ..Edit::default() };
+    let names = Edit { unset: ["project", "deadline"].into(), ..Edit::default() };
     assert!(names.is_always_possible());
     let (_, admin, alice) = queue().await;
     let row = alice.add(&said).await.expect("should add");

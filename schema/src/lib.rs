@@ -4,7 +4,6 @@
 //! |---|---|---|
 //! | [`names`] | - | labels, annotations, finalizer, field managers, object names |
 //! | [`quantity`] | - | Kubernetes quantities as integers |
-//! | [`rules`] | - | the database's rules as sentences |
 //! | [`colours`] | - | the colours of all pictures |
 //! | [`gmx_dump`] | - | what `gmx dump` calls the interactions |
 //! | [`terminal`] | - | text that others wrote, as it may be printed |
@@ -21,6 +20,8 @@
 //! | `strict` | `http` | reading messages as their schema says |
 //! | `tuning` | `http` | the tuner's request and reply |
 //! | `openapi` | `openapi` | the OpenAPI document of the tuner |
+//! | `row` | `sql` | the columns of a row, each described once |
+//! | `rules` | `sql` | the database's rules as sentences |
 //! | `simulation` | `sql` | rows of the Postgres queue and its migrations |
 
 #[cfg(feature = "http")]
@@ -43,6 +44,9 @@ pub mod node_agent;
 #[cfg(feature = "openapi")]
 pub mod openapi;
 pub mod quantity;
+#[cfg(feature = "sql")]
+pub mod row;
+#[cfg(feature = "sql")]
 pub mod rules;
 
 #[cfg(feature = "crd")]

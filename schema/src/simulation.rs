@@ -14,6 +14,7 @@ use sqlx::types::Json;
 
 pub use crate::gpu_offload::MINIMISERS;
 use crate::names;
+pub use crate::row::{LadderSettings, System};
 use crate::tuning::{
     Build, GpuOffload, Layout, Limits, NodeShape, PmeDescription, Resources, Settings, SystemDescription,
 };
@@ -273,99 +274,11 @@ pub struct GromacsToTune {
     pub status: RowStatus,
 }
 
-/// How configurations are chosen, as far as it is said: columns of a row, and what its ScavengerPool says of the same.
-#[derive(Debug, Clone, Copy, Default, PartialEq, sqlx::FromRow)]
-pub struct LadderSettings {
-    /// Share of the best speed per price that the first one has at least.
-    pub min_efficiency: Option<f64>,
-    /// Most that are tried.
-    pub max_configurations: Option<i32>,
-    /// Cores that a GPU counts as.
-    pub gpu_price: Option<f64>,
-    /// Cores that a GiB of memory counts as.
-    pub memory_price: Option<f64>,
-}
-
-/// The columns that describe the system: given by the user, else found by the inspection.
-#[derive(Debug, Clone, Default, PartialEq, sqlx::FromRow)]
-pub struct System {
-    /// Number of atoms.
-    pub atoms: Option<i64>,
-    /// Diagonal of the box, nm.
-    pub box_nm: Option<Vec<f64>>,
-    /// Steps to do.
-    pub nsteps: Option<i64>,
-    /// Number of the first step.
-    pub init_step: Option<i64>,
-    /// Time step, ps.
-    pub dt_ps: Option<f64>,
-    /// Cut-off, nm.
-    pub cutoff_nm: Option<f64>,
-    /// Radius of the pair list, nm.
-    pub rlist_nm: Option<f64>,
-    /// Steps between pair searches.
-    pub nstlist: Option<i32>,
-    /// PME grid.
-    pub pme_grid: Option<Vec<i32>>,
-    /// PME order.
-    pub pme_order: Option<i32>,
-    /// Bonded interactions.
-    pub bonded_interactions: Option<i64>,
-    /// Constraints.
-    pub constraints: Option<i64>,
-    /// Short-range interactions may go to a GPU.
-    pub gpu_nonbonded: Option<bool>,
-    /// PME may go to a GPU.
-    pub gpu_pme: Option<bool>,
-    /// Bonded interactions may go to a GPU.
-    pub gpu_bonded: Option<bool>,
-    /// Update may go to a GPU.
-    pub gpu_update: Option<bool>,
-    /// Version of GROMACS.
-    pub gromacs_version: Option<String>,
-}
-
 impl System {
     /// Step at which the simulation is complete, once it is known.
     #[must_use]
     pub fn last_step(&self) -> Option<i64> {
         self.nsteps?.checked_add(self.init_step.unwrap_or(0))
-    }
-
-    /// What the columns hold after a file with these values was read. `given` are the columns until then, and `before` is
-    /// what the reading before found: a column that differs from that was given by the user, and stays.
-    #[must_use]
-    pub fn kept_from(&self, given: &Self, before: &Self) -> Self {
-        macro_rules! keep {
-            ($($field:ident),+ $(,)?) => {
-                Self {
-                    $($field: if given.$field.is_some() && given.$field != before.$field {
-                        given.$field.clone()
-                    } else {
-                        self.$field.clone()
-                    },)+
-                }
-            };
-        }
-        keep!(
-            atoms,
-            box_nm,
-            nsteps,
-            init_step,
-            dt_ps,
-            cutoff_nm,
-            rlist_nm,
-            nstlist,
-            pme_grid,
-            pme_order,
-            bonded_interactions,
-            constraints,
-            gpu_nonbonded,
-            gpu_pme,
-            gpu_bonded,
-            gpu_update,
-            gromacs_version,
-        )
     }
 
     /// As the tuner wants it, but for its settings; none until the number of atoms is known.

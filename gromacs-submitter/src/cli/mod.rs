@@ -44,7 +44,7 @@ pub async fn main(cli: Cli) -> ExitCode {
     let result = match cli.command {
         Command::Migrate(options) => migrate::exec(&cli.database, &options).await,
         Command::Run(options) => Box::pin(run::exec(&cli.database, options)).await,
-        Command::Add(options) => Box::pin(add::exec(&cli.database, options)).await,
+        Command::Add(options) => Box::pin(add::exec(&cli.database, *options)).await,
         Command::List(options) => list::exec(&cli.database, &options).await,
         Command::Show(options) => show::exec(&cli.database, &options).await,
         Command::Watch(options) => Box::pin(watch::exec(&cli.database, &options)).await,

@@ -3,8 +3,8 @@
 mod duration;
 mod edit;
 mod folder;
-mod ladder;
 mod queue;
+mod row;
 mod tenant;
 
 use std::fmt;
@@ -24,6 +24,8 @@ pub use queue::{
     RetryOptions, RowsOptions, Selection, ShowOptions, Since, WatchOptions,
 };
 pub(crate) use queue::{deadline, label};
+pub(crate) use row::texts;
+pub use row::{AddColumns, EditColumns};
 pub use tenant::{AddTenantOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions};
 
 use crate::webhook::WebhookUrl;
@@ -63,7 +65,7 @@ pub enum Command {
     /// Names .tpr files on a PersistentVolumeClaim, one, several, a pattern (--root) or a table (--from). Either all
     /// of them are added or none; --keep-going adds the good ones. A file that is in the queue already, and has not
     /// ended, is refused.
-    Add(AddOptions),
+    Add(Box<AddOptions>),
     /// List the queue
     ///
     /// One line per simulation, as the view gromacs_queue has it. On a terminal lines are cut to its width.
@@ -110,7 +112,7 @@ pub enum Command {
     ///
     /// Project, labels and deadline can be changed at any time, everything else while a row is queued or has ended: cancel a row,
     /// change it, and retry it. The limits of the tenant hold as they do for add.
-    Edit(EditOptions),
+    Edit(Box<EditOptions>),
     /// Let completed simulations go on for longer
     ///
     /// They go on from their last checkpoint, in the same folder and the same output files. The .tpr file stays as it is:

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 use scavenger_schema::simulation::State;
 
 use super::duration;
-use super::ladder::LadderFlags;
+use super::row::AddColumns;
 use crate::store::Moment;
 
 /// Form of what is printed.
@@ -86,96 +86,9 @@ pub struct AddOptions {
     /// and stop together, and the row is as far as the least advanced one. With --root each folder may be a pattern.
     #[arg(long, value_name = "FOLDER", num_args = 1.., conflicts_with_all = ["from", "tpr"])]
     pub multidir: Vec<String>,
-    /// Run in NAMESPACE
-    #[arg(short, long, value_name = "NAMESPACE", env = "SCAVENGER_SUBMITTER_NAMESPACE")]
-    pub namespace: Option<String>,
-    /// Find the files on the PersistentVolumeClaim NAME
-    #[arg(long, visible_alias = "pvc", value_name = "NAME", env = "SCAVENGER_SUBMITTER_PVC")]
-    pub persistent_volume_claim: Option<String>,
-    /// Run in IMAGE instead of the default
-    #[arg(long, value_name = "IMAGE")]
-    pub image: Option<String>,
-    /// Run as user UID [default: 1000]
-    #[arg(long, value_name = "UID")]
-    pub run_as_user: Option<i64>,
-    /// Run as group GID [default: the user's number]
-    #[arg(long, value_name = "GID")]
-    pub run_as_group: Option<i64>,
-    /// Go on in the output files there are, or write new parts after each interruption [default: what the volume allows]
-    #[arg(long, value_name = "BOOL")]
-    pub append: Option<bool>,
-    /// Start from the checkpoint FILE, a path on the volume as PATH is, instead of from the beginning
-    ///
-    /// FILE is of the same run, such as one that began on another machine: mdrun refuses that of another system or of
-    /// other settings. It stays as it is. The output is written in new parts.
-    #[arg(long, value_name = "FILE")]
-    pub checkpoint: Option<String>,
-    /// Give mdrun these further options, in one text: '-dlb yes -plumed meta/plumed.dat'
-    ///
-    /// Files are named on the volume as PATH is, and must be there when the row begins. Ranks, threads, devices,
-    /// checkpoints and the length of the run are chosen by the submitter.
-    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
-    pub mdrun_options: Option<String>,
-    /// Make PATH by grompp with these options, in one text: '-f md.mdp -c gromacs-6/confout.gro -p topol.top'
-    ///
-    /// Runs when the row begins, in the folder of PATH, where files are named from. {after} in a path stands for the row of
-    /// --after, whose results are in the folder gromacs-{after} beside its own .tpr file.
-    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, conflicts_with_all = ["root", "tpr", "multidir"])]
-    pub grompp: Option<String>,
-    /// What the rows belong to
-    #[arg(long, value_name = "PROJECT")]
-    pub project: Option<String>,
-    /// Give the rows this label; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = label)]
-    pub label: Vec<(String, String)>,
-    /// Run only on nodes with this label; may be repeated, then all must be there
-    ///
-    /// A label that tells the kind of hardware, such as node.kubernetes.io/instance-type=c6a.8xlarge. The configurations
-    /// are chosen for these nodes.
-    #[arg(long, value_name = "NAME=VALUE", value_delimiter = ',', value_parser = label, help_heading = "Scheduling")]
-    pub node_label: Vec<(String, String)>,
-    /// Try to complete them by TIME, such as 3d from now, 2026-11-28T08:00:00Z, or 2026-11-28 (UTC)
-    ///
-    /// It orders the choice of configurations, and lets a row grow earlier. Nothing is stopped for it: a row that is expected
-    /// to miss its deadline says so.
-    #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Scheduling")]
-    pub deadline: Option<Moment>,
-    /// Begin none of them until they are released
-    #[arg(long, help_heading = "Scheduling")]
-    pub hold: bool,
-    /// Begin only after the row ROW is completed; may be repeated
-    ///
-    /// Until then not even the file is read, so it may be made meanwhile. If ROW fails or is cancelled, the rows wait
-    /// for its retry.
-    #[arg(long, value_name = "ROW", value_delimiter = ',', help_heading = "Scheduling")]
-    pub after: Vec<i64>,
-    /// Start before rows of yours of lower priority [default: 0]
-    #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = "Scheduling")]
-    pub priority: Option<i32>,
-    /// Ask for at most this many thousandths of a core
-    #[arg(long, value_name = "MILLICORES", help_heading = "Scheduling")]
-    pub max_cpu_millicores: Option<i32>,
-    /// Ask for at most this much memory
-    #[arg(long, value_name = "BYTES", help_heading = "Scheduling")]
-    pub max_memory_bytes: Option<i64>,
-    /// Ask for at most this many GPUs
-    #[arg(long, value_name = "COUNT", help_heading = "Scheduling")]
-    pub max_gpus: Option<i32>,
-    /// Wait rather than run with fewer than this many thousandths of a core, 0 for none
-    #[arg(long, value_name = "MILLICORES", help_heading = "Scheduling")]
-    pub min_cpu_millicores: Option<i32>,
-    /// Wait rather than run with a configuration that is predicted to be slower than this, 0 for none
-    #[arg(long, value_name = "NS_PER_DAY", help_heading = "Scheduling")]
-    pub min_ns_per_day: Option<f64>,
-    /// How their configurations are chosen.
+    /// What they ask for.
     #[command(flatten)]
-    pub ladder: LadderFlags,
-    /// Write a checkpoint every TIME [default: 10m]
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduling")]
-    pub interruption_after: Option<Duration>,
-    /// Try the next smaller configuration after TIME without free capacity
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Scheduling")]
-    pub fallback_after: Option<Duration>,
+    pub row: AddColumns,
     /// Add the good rows even if others are refused
     #[arg(long, help_heading = "Safety")]
     pub keep_going: bool,

@@ -1,103 +1,17 @@
 //! Rows that people add: one statement for many, and what is wrong with each that is refused.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 
-use jiff::Timestamp;
-use scavenger_schema::simulation::{LadderSettings, System};
+use scavenger_schema::row::NewRow;
 use sqlx::types::Json;
-use sqlx::{Acquire as _, PgConnection, Postgres, QueryBuilder};
+use sqlx::{Acquire as _, PgConnection, QueryBuilder};
 
-use super::{Store, StoreError, sql_time};
+use super::statement::{push_list, push_value};
+use super::{Store, StoreError};
 
 /// Rows in one statement: with all columns given, far below the 65,535 values that one may have.
 const MOST_ROWS: usize = 1000;
-
-/// What a user may say when a row is added; everything else has a default.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct NewRow {
-    /// Namespace it runs in.
-    pub namespace: String,
-    /// PersistentVolumeClaim with the file.
-    pub persistent_volume_claim: String,
-    /// The file.
-    pub tpr_path: String,
-    /// Folders of several simulations, each with such a file.
-    pub multidir: Option<Vec<String>>,
-    /// Container image.
-    pub image: Option<String>,
-    /// User id.
-    pub run_as_user: Option<i64>,
-    /// Group id.
-    pub run_as_group: Option<i64>,
-    /// Priority among the owner's rows.
-    pub priority: Option<i32>,
-    /// Most CPU, millicores.
-    pub max_cpu_millicores: Option<i32>,
-    /// Most memory, bytes.
-    pub max_memory_bytes: Option<i64>,
-    /// Most GPUs.
-    pub max_gpus: Option<i32>,
-    /// Least CPU, millicores.
-    pub min_cpu_millicores: Option<i32>,
-    /// Least predicted speed, ns per day.
-    pub min_ns_per_day: Option<f64>,
-    /// How its configurations are chosen.
-    pub ladder_settings: LadderSettings,
-    /// Seconds between checkpoints.
-    pub interruption_after_seconds: Option<i32>,
-    /// Seconds before it falls back.
-    pub fallback_after_seconds: Option<i32>,
-    /// False if each restart writes new output files.
-    pub append: Option<bool>,
-    /// The checkpoint that it starts from.
-    pub checkpoint_path: Option<String>,
-    /// Further options of mdrun.
-    pub mdrun_options: Option<Vec<String>>,
-    /// Options of grompp, which makes its file.
-    pub grompp_options: Option<Vec<String>>,
-    /// Labels that its node must have.
-    pub node_labels: Option<Labels>,
-    /// When it should be completed.
-    pub deadline: Option<Moment>,
-    /// What it belongs to.
-    pub project: Option<String>,
-    /// Names and values that filters look for.
-    pub labels: Option<Labels>,
-    /// True if it is not begun until it is released.
-    pub held: Option<bool>,
-    /// Rows that must be completed before it begins.
-    pub after: Option<Vec<i64>>,
-    /// The simulated system, as far as it is known.
-    pub system: System,
-}
-
-/// A time that is given by itself, or by how far it is away.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Moment {
-    /// That time.
-    At(Timestamp),
-    /// So many seconds from now, by the clock of the database.
-    In(f64),
-}
-
-impl Moment {
-    /// Adds it to a statement.
-    pub(super) fn push(self, query: &mut QueryBuilder<Postgres>) {
-        match self {
-            Self::At(time) => {
-                query.push_bind(sql_time(time));
-            }
-            Self::In(seconds) => {
-                query.push("now() + make_interval(secs => ").push_bind(seconds).push(")");
-            }
-        }
-    }
-}
-
-/// Labels of a row: names and values.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Labels(pub BTreeMap<String, String>);
 
 /// How to add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -280,110 +194,28 @@ fn folders(row: &NewRow) -> Json<Vec<String>> {
     Json(row.multidir.iter().flatten().map(whole).collect())
 }
 
-/// A value of any of the columns.
-enum Cell<'a> {
-    Text(&'a str),
-    Small(i32),
-    Big(i64),
-    Real(f64),
-    Flag(bool),
-    Reals(&'a [f64]),
-    Smalls(&'a [i32]),
-    Bigs(&'a [i64]),
-    Words(&'a [String]),
-    Names(&'a Labels),
-    Time(Moment),
-}
-
-/// Every column that a user may give, with its value.
-fn cells(row: &NewRow) -> [(&'static str, Option<Cell<'_>>); 46] {
-    let (system, ladder) = (&row.system, &row.ladder_settings);
-    [
-        ("namespace", Some(Cell::Text(&row.namespace))),
-        ("persistent_volume_claim", Some(Cell::Text(&row.persistent_volume_claim))),
-        ("tpr_path", Some(Cell::Text(&row.tpr_path))),
-        ("multidir", row.multidir.as_deref().map(Cell::Words)),
-        ("image", row.image.as_deref().map(Cell::Text)),
-        ("run_as_user", row.run_as_user.map(Cell::Big)),
-        ("run_as_group", row.run_as_group.map(Cell::Big)),
-        ("priority", row.priority.map(Cell::Small)),
-        ("max_cpu_millicores", row.max_cpu_millicores.map(Cell::Small)),
-        ("max_memory_bytes", row.max_memory_bytes.map(Cell::Big)),
-        ("max_gpus", row.max_gpus.map(Cell::Small)),
-        ("min_cpu_millicores", row.min_cpu_millicores.map(Cell::Small)),
-        ("min_ns_per_day", row.min_ns_per_day.map(Cell::Real)),
-        ("min_efficiency", ladder.min_efficiency.map(Cell::Real)),
-        ("max_configurations", ladder.max_configurations.map(Cell::Small)),
-        ("gpu_price", ladder.gpu_price.map(Cell::Real)),
-        ("memory_price", ladder.memory_price.map(Cell::Real)),
-        ("interruption_after_seconds", row.interruption_after_seconds.map(Cell::Small)),
-        ("fallback_after_seconds", row.fallback_after_seconds.map(Cell::Small)),
-        ("append", row.append.map(Cell::Flag)),
-        ("checkpoint_path", row.checkpoint_path.as_deref().map(Cell::Text)),
-        ("mdrun_options", row.mdrun_options.as_deref().map(Cell::Words)),
-        ("grompp_options", row.grompp_options.as_deref().map(Cell::Words)),
-        ("node_labels", row.node_labels.as_ref().map(Cell::Names)),
-        ("deadline", row.deadline.map(Cell::Time)),
-        ("project", row.project.as_deref().map(Cell::Text)),
-        ("labels", row.labels.as_ref().map(Cell::Names)),
-        ("held", row.held.map(Cell::Flag)),
-        ("after", row.after.as_deref().map(Cell::Bigs)),
-        ("atoms", system.atoms.map(Cell::Big)),
-        ("box_nm", system.box_nm.as_deref().map(Cell::Reals)),
-        ("nsteps", system.nsteps.map(Cell::Big)),
-        ("init_step", system.init_step.map(Cell::Big)),
-        ("dt_ps", system.dt_ps.map(Cell::Real)),
-        ("cutoff_nm", system.cutoff_nm.map(Cell::Real)),
-        ("rlist_nm", system.rlist_nm.map(Cell::Real)),
-        ("nstlist", system.nstlist.map(Cell::Small)),
-        ("pme_grid", system.pme_grid.as_deref().map(Cell::Smalls)),
-        ("pme_order", system.pme_order.map(Cell::Small)),
-        ("bonded_interactions", system.bonded_interactions.map(Cell::Big)),
-        ("constraints", system.constraints.map(Cell::Big)),
-        ("gpu_nonbonded", system.gpu_nonbonded.map(Cell::Flag)),
-        ("gpu_pme", system.gpu_pme.map(Cell::Flag)),
-        ("gpu_bonded", system.gpu_bonded.map(Cell::Flag)),
-        ("gpu_update", system.gpu_update.map(Cell::Flag)),
-        ("gromacs_version", system.gromacs_version.as_deref().map(Cell::Text)),
-    ]
-}
-
 /// One statement; the numbers come in the order of the rows, in which VALUES are read. A column that no row gives is not
 /// named, one that this row does not give is DEFAULT: the database decides, and needs to grant no more than is used.
 async fn insert(connection: &mut PgConnection, rows: &[NewRow]) -> Result<Vec<i64>, sqlx::Error> {
-    let table: Vec<_> = rows.iter().map(cells).collect();
+    let table: Vec<Vec<_>> = rows.iter().map(|row| row.values().collect()).collect();
     let Some(first) = table.first() else { return Ok(Vec::new()) };
     let used: Vec<usize> =
-        (0..first.len()).filter(|column| table.iter().any(|cells| cells[*column].1.is_some())).collect();
-    let mut query: QueryBuilder<Postgres> = QueryBuilder::new("insert into gromacs_to_tune (");
-    for (place, column) in used.iter().enumerate() {
-        query.push(if place == 0 { "" } else { ", " }).push(first[*column].0);
-    }
+        (0..first.len()).filter(|column| table.iter().any(|values| values[*column].1.is_some())).collect();
+    let mut query = QueryBuilder::new("insert into gromacs_to_tune (");
+    push_list(&mut query, &used, |query, column| {
+        query.push(first[*column].0.name);
+    });
     query.push(") values ");
-    for (line, cells) in table.iter().enumerate() {
-        query.push(if line == 0 { "(" } else { ", (" });
-        for (place, column) in used.iter().enumerate() {
-            query.push(if place == 0 { "" } else { ", " });
-            match &cells[*column].1 {
-                None => query.push("default"),
-                Some(Cell::Text(value)) => query.push_bind(*value),
-                Some(Cell::Small(value)) => query.push_bind(*value),
-                Some(Cell::Big(value)) => query.push_bind(*value),
-                Some(Cell::Real(value)) => query.push_bind(*value),
-                Some(Cell::Flag(value)) => query.push_bind(*value),
-                Some(Cell::Reals(value)) => query.push_bind(*value),
-                Some(Cell::Smalls(value)) => query.push_bind(*value),
-                Some(Cell::Bigs(value)) => query.push_bind(*value),
-                Some(Cell::Words(value)) => query.push_bind(*value),
-                Some(Cell::Names(value)) => query.push_bind(Json(&value.0)),
-                Some(Cell::Time(value)) => {
-                    value.push(&mut query);
-                    &mut query
-                }
-            };
-        }
+    push_list(&mut query, &table, |query, values| {
+        query.push("(");
+        push_list(query, &used, |query, column| match &values[*column].1 {
+            None => {
+                query.push("default");
+            }
+            Some(value) => push_value(query, value.clone()),
+        });
         query.push(")");
-    }
+    });
     query.push(" returning id");
     query.build_query_scalar().persistent(false).fetch_all(connection).await
 }

@@ -11,6 +11,7 @@ mod folder;
 mod progress;
 mod queue;
 mod seen;
+mod statement;
 mod tenant;
 mod write;
 
@@ -26,14 +27,15 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow};
 use sqlx::types::Json;
 use sqlx::{FromRow as _, PgExecutor, PgPool, Row as _};
 
-pub use add::{AddMode, Added, Labels, Moment, NewRow};
+pub use add::{AddMode, Added};
 pub use answer::Answer;
-pub use edit::{Edit, Extended, Length, Unset};
+pub use edit::{Extended, Length};
 pub use end_report::EndReport;
 pub use error::StoreError;
 pub use folder::{AttemptLog, RowFolder};
 pub use progress::Progress;
 pub use queue::{ProjectSum, Ran, RowFilter, WaitingRow};
+pub use scavenger_schema::row::{Edit, Labels, Moment, NewRow};
 pub use tenant::{Change, Removal, Tenant};
 
 use crate::advance::{AttemptRecord, Kill, Observation, Refusal, Refused};

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff_sqlx::Timestamp;
+use scavenger_schema::row;
 use scavenger_schema::simulation::State;
 use serde_json::Value;
 use sqlx::Row as _;
@@ -195,32 +196,14 @@ impl Store {
                 'row', to_jsonb(q) || jsonb_build_object('seconds_left',
                     case when q.expected_finish_time is not null then
                     greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end),
-                'simulation', jsonb_build_object(
-                    'persistent_volume_claim', t.persistent_volume_claim, 'image', t.image,
-                    'run_as_user', t.run_as_user, 'run_as_group', t.run_as_group, 'priority', t.priority,
-                    'max_cpu_millicores', t.max_cpu_millicores, 'max_memory_bytes', t.max_memory_bytes,
-                    'max_gpus', t.max_gpus, 'min_cpu_millicores', t.min_cpu_millicores,
-                    'min_ns_per_day', t.min_ns_per_day, 'interruption_after_seconds', t.interruption_after_seconds,
-                    'fallback_after_seconds', t.fallback_after_seconds, 'append', t.append, 'checkpoint_path', t.checkpoint_path,
-                    'multidir', t.multidir,
-                    'mdrun_options', t.mdrun_options, 'grompp_options', t.grompp_options, 'node_labels', t.node_labels, 'deadline', t.deadline,
-                    'project', t.project, 'labels', t.labels, 'held', t.held, 'after', t.after,
-                    'pinned_image', t.pinned_image, 'extended_nsteps', t.extended_nsteps, 'atoms', t.atoms, 'box_nm', t.box_nm,
-                    'nsteps', t.nsteps, 'init_step', t.init_step, 'dt_ps', t.dt_ps, 'cutoff_nm', t.cutoff_nm,
-                    'pme_grid', t.pme_grid, 'pme_order', t.pme_order, 'constraints', t.constraints,
-                    'gromacs_version', t.gromacs_version, 'benchmark_atoms', t.benchmark_atoms,
-                    'benchmark_ranks', t.benchmark_ranks, 'benchmark_threads', t.benchmark_threads,
-                    'benchmark_pme_ranks', t.benchmark_pme_ranks, 'benchmark_gpus', t.benchmark_gpus,
-                    'benchmark_node_labels', t.benchmark_node_labels, 'cancel_requested', t.cancel_requested,
-                    'retry_requested', t.retry_requested, 'state_time', t.state_time, 'submission', t.submission,
+                'simulation', (select jsonb_object_agg(key, value) from jsonb_each(to_jsonb(t)) where key = any ($2))
+                    || jsonb_build_object(
+                    'uuid', t.uuid, 'pinned_image', t.pinned_image, 'state_time', t.state_time, 'submission', t.submission,
                     'seconds_in_state', extract(epoch from now() - t.state_time)::bigint,
                     'rows_ahead', case when t.state = 'queued' then (
                         select count(*) from gromacs_to_tune a where a.state = 'queued' and not a.held
                             and not a.waits_for_rows and a.owner = t.owner
-                            and (a.priority > t.priority or (a.priority = t.priority and a.id < t.id))) end)
-                    || jsonb_build_object('uuid', t.uuid, 'min_efficiency', t.min_efficiency,
-                        'max_configurations', t.max_configurations, 'gpu_price', t.gpu_price,
-                        'memory_price', t.memory_price),
+                            and (a.priority > t.priority or (a.priority = t.priority and a.id < t.id))) end),
                 'ladder', (select coalesce(jsonb_agg(to_jsonb(l) order by l.submission, coalesce(l.place, l.rung), l.rung), '[]')
                     from gromacs_ladder l where l.row_id = q.id),
                 'tuner_answers', (select coalesce(jsonb_agg(to_jsonb(w) order by w.submission), '[]')
@@ -235,6 +218,7 @@ impl Store {
             from gromacs_queue q join gromacs_to_tune t on t.id = q.id where q.id = $1",
         )
         .bind(row)
+        .bind(row::all().map(|column| column.name).collect::<Vec<_>>())
         .fetch_optional(&self.pool)
         .await?;
         Ok(found.map(|row| row.try_get("story")).transpose()?)

@@ -1,11 +1,13 @@
 //! The writes of one step.
 
+use scavenger_schema::row::Value;
 use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, outcome_name};
 use scavenger_schema::tuning::Build;
 use scavenger_vocabulary::Reason;
 use sqlx::types::Json;
-use sqlx::{Postgres, Transaction};
+use sqlx::{Postgres, QueryBuilder, Transaction};
 
+use super::statement::push_value;
 use super::{Changes, Claim, Store, StoreError, answer, columns, end_report, sql_time};
 use crate::advance::{AttemptRecord, Observation, Place};
 use crate::probe::{Inspection, file_system};
@@ -189,38 +191,19 @@ async fn fill_system(
     row: &GromacsToTune,
     inspection: &Inspection,
 ) -> Result<(), StoreError> {
-    let system = &inspection.system.kept_from(&row.system, &file_system(row));
-    sqlx::query(
-        "update gromacs_to_tune set
-            atoms = $2, box_nm = $3, nsteps = $4, init_step = $5, dt_ps = $6, cutoff_nm = $7, rlist_nm = $8,
-            nstlist = $9, pme_grid = $10, pme_order = $11, bonded_interactions = $12, constraints = $13,
-            gpu_nonbonded = $14, gpu_pme = $15, gpu_bonded = $16, gpu_update = $17, gromacs_version = $18,
-            inspected = $19, append = coalesce(append, $20), pinned_image = $21
-        where id = $1",
-    )
-    .bind(row.id)
-    .bind(system.atoms)
-    .bind(&system.box_nm)
-    .bind(system.nsteps)
-    .bind(system.init_step)
-    .bind(system.dt_ps)
-    .bind(system.cutoff_nm)
-    .bind(system.rlist_nm)
-    .bind(system.nstlist)
-    .bind(&system.pme_grid)
-    .bind(system.pme_order)
-    .bind(system.bonded_interactions)
-    .bind(system.constraints)
-    .bind(system.gpu_nonbonded)
-    .bind(system.gpu_pme)
-    .bind(system.gpu_bonded)
-    .bind(system.gpu_update)
-    .bind(&system.gromacs_version)
-    .bind(Json(&inspection.values))
-    .bind(inspection.append)
-    .bind(&inspection.image)
-    .execute(&mut **transaction)
-    .await?;
+    let system = inspection.system.kept_from(&row.system, &file_system(row));
+    let mut query = QueryBuilder::new("update gromacs_to_tune set inspected = ");
+    query
+        .push_bind(Json(&inspection.values))
+        .push(", append = coalesce(append, ")
+        .push_bind(inspection.append);
+    query.push("), pinned_image = ").push_bind(&inspection.image);
+    for (column, value) in system.values() {
+        query.push(", ").push(column).push(" = ");
+        push_value(&mut query, value.unwrap_or(Value::Null));
+    }
+    query.push(" where id = ").push_bind(row.id);
+    query.build().persistent(false).execute(&mut **transaction).await?;
     Ok(())
 }
 

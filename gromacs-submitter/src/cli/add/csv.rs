@@ -5,65 +5,11 @@ use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Context as _, bail};
+use scavenger_schema::row::{self, Column, Kind, Value};
 
 use super::Entry;
-use crate::gmx_options::OptionError;
-use crate::grompp_options;
-use crate::mdrun_options::MdrunOptions;
-use crate::store::{Labels, Moment, NewRow};
-
-/// Fills one column of a row from a cell.
-type Fill = fn(&mut NewRow, &str) -> Result<(), String>;
-
-/// Every column that a user may give.
-const COLUMNS: [(&str, Fill); 46] = [
-    ("namespace", |row, cell| text(&mut row.namespace, cell)),
-    ("persistent_volume_claim", |row, cell| text(&mut row.persistent_volume_claim, cell)),
-    ("tpr_path", |row, cell| text(&mut row.tpr_path, cell)),
-    ("multidir", |row, cell| folders(&mut row.multidir, cell)),
-    ("image", |row, cell| number(&mut row.image, cell)),
-    ("run_as_user", |row, cell| number(&mut row.run_as_user, cell)),
-    ("run_as_group", |row, cell| number(&mut row.run_as_group, cell)),
-    ("priority", |row, cell| number(&mut row.priority, cell)),
-    ("max_cpu_millicores", |row, cell| number(&mut row.max_cpu_millicores, cell)),
-    ("max_memory_bytes", |row, cell| number(&mut row.max_memory_bytes, cell)),
-    ("max_gpus", |row, cell| number(&mut row.max_gpus, cell)),
-    ("min_cpu_millicores", |row, cell| number(&mut row.min_cpu_millicores, cell)),
-    ("min_ns_per_day", |row, cell| number(&mut row.min_ns_per_day, cell)),
-    ("min_efficiency", |row, cell| number(&mut row.ladder_settings.min_efficiency, cell)),
-    ("max_configurations", |row, cell| number(&mut row.ladder_settings.max_configurations, cell)),
-    ("gpu_price", |row, cell| number(&mut row.ladder_settings.gpu_price, cell)),
-    ("memory_price", |row, cell| number(&mut row.ladder_settings.memory_price, cell)),
-    ("interruption_after_seconds", |row, cell| number(&mut row.interruption_after_seconds, cell)),
-    ("fallback_after_seconds", |row, cell| number(&mut row.fallback_after_seconds, cell)),
-    ("append", |row, cell| flag(&mut row.append, cell)),
-    ("checkpoint_path", |row, cell| number(&mut row.checkpoint_path, cell)),
-    ("mdrun_options", |row, cell| words(&mut row.mdrun_options, MdrunOptions::words(cell))),
-    ("grompp_options", |row, cell| words(&mut row.grompp_options, grompp_options::words(cell))),
-    ("node_labels", |row, cell| labels(&mut row.node_labels, cell)),
-    ("deadline", |row, cell| deadline(&mut row.deadline, cell)),
-    ("project", |row, cell| number(&mut row.project, cell)),
-    ("labels", |row, cell| labels(&mut row.labels, cell)),
-    ("held", |row, cell| flag(&mut row.held, cell)),
-    ("after", |row, cell| list(&mut row.after, cell)),
-    ("atoms", |row, cell| number(&mut row.system.atoms, cell)),
-    ("box_nm", |row, cell| list(&mut row.system.box_nm, cell)),
-    ("nsteps", |row, cell| number(&mut row.system.nsteps, cell)),
-    ("init_step", |row, cell| number(&mut row.system.init_step, cell)),
-    ("dt_ps", |row, cell| number(&mut row.system.dt_ps, cell)),
-    ("cutoff_nm", |row, cell| number(&mut row.system.cutoff_nm, cell)),
-    ("rlist_nm", |row, cell| number(&mut row.system.rlist_nm, cell)),
-    ("nstlist", |row, cell| number(&mut row.system.nstlist, cell)),
-    ("pme_grid", |row, cell| list(&mut row.system.pme_grid, cell)),
-    ("pme_order", |row, cell| number(&mut row.system.pme_order, cell)),
-    ("bonded_interactions", |row, cell| number(&mut row.system.bonded_interactions, cell)),
-    ("constraints", |row, cell| number(&mut row.system.constraints, cell)),
-    ("gpu_nonbonded", |row, cell| flag(&mut row.system.gpu_nonbonded, cell)),
-    ("gpu_pme", |row, cell| flag(&mut row.system.gpu_pme, cell)),
-    ("gpu_bonded", |row, cell| flag(&mut row.system.gpu_bonded, cell)),
-    ("gpu_update", |row, cell| flag(&mut row.system.gpu_update, cell)),
-    ("gromacs_version", |row, cell| number(&mut row.system.gromacs_version, cell)),
-];
+use crate::config::{deadline, label, texts};
+use crate::store::{Labels, NewRow};
 
 /// Reads `from`, or stdin if it is `-`.
 pub(super) fn read(from: &Path, defaults: &NewRow) -> anyhow::Result<Vec<Entry>> {
@@ -87,19 +33,12 @@ fn parse(content: &[u8], defaults: &NewRow) -> anyhow::Result<Vec<Entry>> {
         .map(|name| name.trim().to_owned())
         .collect();
     let columns = columns(&header)?;
-    for (needed, default) in [
-        ("tpr_path", ""),
-        ("namespace", &defaults.namespace),
-        ("persistent_volume_claim", &defaults.persistent_volume_claim),
-    ] {
-        if default.is_empty() && !header.iter().any(|name| name == needed) {
-            let option = if needed == "tpr_path" {
-                String::new()
-            } else {
-                format!(", and there is no --{}", needed.replace('_', "-"))
-            };
-            bail!("line 1: the header has no column {needed}{option}");
-        }
+    if let Some(missing) = empty(defaults).find(|needed| !columns.contains(needed)) {
+        let option = match missing.flag.long {
+            "" => String::new(),
+            long => format!(", and there is no --{long}"),
+        };
+        bail!("line 1: the header has no column {}{option}", missing.name);
     }
     let mut entries = Vec::new();
     let mut record = csv::ByteRecord::new();
@@ -109,7 +48,7 @@ fn parse(content: &[u8], defaults: &NewRow) -> anyhow::Result<Vec<Entry>> {
             break;
         }
         let line = record.position().map(csv::Position::line);
-        let mut row = NewRow { tpr_path: String::new(), ..defaults.clone() };
+        let mut row = defaults.clone();
         let result = fill(&mut row, &record, &columns);
         entries.push(Entry { line, tpr_path: row.tpr_path.clone(), row: result.map(|()| row) });
     }
@@ -117,54 +56,78 @@ fn parse(content: &[u8], defaults: &NewRow) -> anyhow::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-fn columns(header: &[String]) -> anyhow::Result<Vec<(&'static str, Fill)>> {
-    let mut columns: Vec<(&'static str, Fill)> = Vec::new();
+/// Columns that a row must have and has not.
+fn empty(row: &NewRow) -> impl Iterator<Item = &'static Column> + use<> {
+    let nothing = Value::Text(String::new());
+    row.values()
+        .filter(move |(column, value)| column.is_required && value.as_ref() == Some(&nothing))
+        .map(|it| it.0)
+}
+
+fn columns(header: &[String]) -> anyhow::Result<Vec<&'static Column>> {
+    let mut columns: Vec<&'static Column> = Vec::new();
     for name in header {
-        let Some(column) = COLUMNS.iter().find(|(column, _)| column == name) else {
-            let known: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
+        let Some(column) = row::column(name) else {
+            let known: Vec<&str> = row::COLUMNS.iter().map(|column| column.name).collect();
             let hint = if name.contains([';', '\t']) { "; write commas between cells" } else { "" };
             bail!("line 1: unknown column {name:?}{hint}; the columns are: {}", known.join(", "));
         };
-        if columns.iter().any(|(known, _)| known == &column.0) {
+        if columns.contains(&column) {
             bail!("line 1: column {name} is given twice; remove one");
         }
-        columns.push(*column);
+        columns.push(column);
     }
     Ok(columns)
 }
 
 /// Every cell is looked at, so that one look tells everything that is wrong with the line.
-fn fill(row: &mut NewRow, record: &csv::ByteRecord, columns: &[(&'static str, Fill)]) -> Result<(), String> {
+fn fill(row: &mut NewRow, record: &csv::ByteRecord, columns: &[&'static Column]) -> Result<(), String> {
     if record.len() != columns.len() {
         return Err(format!("the line has {} cells, the header has {}", record.len(), columns.len()));
     }
     let mut wrong = Vec::new();
-    for ((name, fill), cell) in columns.iter().zip(record) {
+    for (column, cell) in columns.iter().zip(record) {
         let result = match std::str::from_utf8(cell) {
             Err(_) => Err("it is not UTF-8".to_owned()),
             Ok(cell) if cell.contains('\0') => Err("it holds a zero byte".to_owned()),
-            Ok("") => Ok(()),
-            Ok(cell) => fill(row, cell),
+            Ok("") => continue,
+            Ok(cell) => value(column, cell),
         };
-        if let Err(why) = result {
-            wrong.push(format!("column {name}: {why}"));
+        match result {
+            Ok(value) => row.set(column.name, value),
+            Err(why) => wrong.push(format!("column {}: {why}", column.name)),
         }
     }
-    for (name, value) in [
-        ("namespace", &row.namespace),
-        ("persistent_volume_claim", &row.persistent_volume_claim),
-        ("tpr_path", &row.tpr_path),
-    ] {
-        if value.is_empty() && !wrong.iter().any(|why| why.starts_with(&format!("column {name}:"))) {
-            wrong.push(format!("column {name}: it is empty"));
+    for column in empty(row) {
+        if !wrong.iter().any(|why| why.starts_with(&format!("column {}:", column.name))) {
+            wrong.push(format!("column {}: it is empty", column.name));
         }
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) }
 }
 
-fn text(column: &mut String, cell: &str) -> Result<(), String> {
-    cell.clone_into(column);
-    Ok(())
+/// What a cell says.
+fn value(column: &Column, cell: &str) -> Result<Value, String> {
+    match column.kind {
+        Kind::Text => Ok(Value::Text(cell.to_owned())),
+        Kind::Integer => number(cell, "an integer, or is out of range").map(Value::Integer),
+        Kind::Bigint => number(cell, "an integer, or is out of range").map(Value::Bigint),
+        Kind::Real => number(cell, "a number").map(Value::Real),
+        Kind::Boolean => flag(cell).map(Value::Boolean),
+        Kind::Texts => texts(column.name, cell).map(Value::Texts).map_err(|error| error.to_string()),
+        Kind::Integers => list(cell).map(Value::Integers),
+        Kind::Bigints => list(cell).map(Value::Bigints),
+        Kind::Reals => list(cell).map(Value::Reals),
+        Kind::Labels => {
+            // `T=310 lambda=0.3`
+            let pairs = cell.split_whitespace().map(label).collect::<Result<_, _>>()?;
+            Ok(Value::Labels(Labels(pairs)))
+        }
+        Kind::Time => {
+            let read = deadline(cell.trim()).map(Value::Time);
+            read.map_err(|explain| format!("{} is not a time; {explain}", quote(cell)))
+        }
+    }
 }
 
 /// Shortens what is repeated in a message.
@@ -172,21 +135,12 @@ fn quote(cell: &str) -> String {
     format!("{:?}", super::super::text::cut(cell, 60))
 }
 
-fn number<T: FromStr>(column: &mut Option<T>, cell: &str) -> Result<(), String> {
-    // Blanks around a number mean nothing; around a name they would be part of it.
-    let parsed = cell.parse().or_else(|_| cell.trim().parse());
-    *column = Some(parsed.map_err(|_| {
-        let kind = std::any::type_name::<T>();
-        if kind == "f64" {
-            format!("{} is not a number", quote(cell))
-        } else {
-            format!("{} is not an integer, or is out of range", quote(cell))
-        }
-    })?);
-    Ok(())
+fn number<T: FromStr>(cell: &str, what: &str) -> Result<T, String> {
+    // Blanks around a number mean nothing.
+    cell.trim().parse().map_err(|_| format!("{} is not {what}", quote(cell)))
 }
 
-fn list<T: FromStr>(column: &mut Option<Vec<T>>, cell: &str) -> Result<(), String> {
+fn list<T: FromStr>(cell: &str) -> Result<Vec<T>, String> {
     // As a person writes them, 3.0 3.0 3.0, or as Postgres does, {3.0,3.0,3.0}.
     let inner = cell.trim().trim_start_matches('{').trim_end_matches('}');
     let values: Option<Vec<T>> = inner
@@ -194,45 +148,15 @@ fn list<T: FromStr>(column: &mut Option<Vec<T>>, cell: &str) -> Result<(), Strin
         .filter(|word| !word.is_empty())
         .map(|word| word.parse().ok())
         .collect();
-    *column = Some(
-        values.ok_or_else(|| format!("{} is not a list of numbers; write for example 3 3 3", quote(cell)))?,
-    );
-    Ok(())
+    values.ok_or_else(|| format!("{} is not a list of numbers; write for example 3 3 3", quote(cell)))
 }
 
-fn flag(column: &mut Option<bool>, cell: &str) -> Result<(), String> {
-    *column = Some(match cell.trim().to_ascii_lowercase().as_str() {
-        "true" | "t" | "yes" | "1" => true,
-        "false" | "f" | "no" | "0" => false,
-        _ => return Err(format!("{} is neither true nor false", quote(cell))),
-    });
-    Ok(())
-}
-
-/// `-dlb yes -plumed meta/plumed.dat`.
-fn words(column: &mut Option<Vec<String>>, words: Result<Vec<String>, OptionError>) -> Result<(), String> {
-    *column = Some(words.map_err(|error| error.to_string())?);
-    Ok(())
-}
-
-/// `3d`, `2026-11-28T08:00:00Z`.
-fn deadline(value: &mut Option<Moment>, cell: &str) -> Result<(), String> {
-    let read = crate::config::deadline(cell.trim());
-    *value = Some(read.map_err(|explain| format!("{} is not a time; {explain}", quote(cell)))?);
-    Ok(())
-}
-
-/// `sim0 sim1 sim2`.
-fn folders(column: &mut Option<Vec<String>>, cell: &str) -> Result<(), String> {
-    *column = Some(cell.split_whitespace().map(ToOwned::to_owned).collect());
-    Ok(())
-}
-
-/// `T=310 lambda=0.3`.
-fn labels(value: &mut Option<Labels>, cell: &str) -> Result<(), String> {
-    let pairs = cell.split_whitespace().map(crate::config::label).collect::<Result<_, _>>()?;
-    *value = Some(Labels(pairs));
-    Ok(())
+fn flag(cell: &str) -> Result<bool, String> {
+    match cell.trim().to_ascii_lowercase().as_str() {
+        "true" | "t" | "yes" | "1" => Ok(true),
+        "false" | "f" | "no" | "0" => Ok(false),
+        _ => Err(format!("{} is neither true nor false", quote(cell))),
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,6 @@ mod files;
 mod inspect;
 mod multidir;
 
-use std::time::Duration;
-
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
@@ -15,8 +13,7 @@ use super::text::{json as print_json, number_of, shown};
 use super::{Outcome, open_current, print_error, print_line};
 use crate::config::{AddOptions, Database};
 use crate::mdrun_options::MdrunOptions;
-use crate::store::{AddMode, Added, Labels, NewRow};
-use crate::{gmx_options, grompp_options};
+use crate::store::{AddMode, Added, NewRow};
 use entry::Entry;
 
 pub(super) async fn exec(database: &Database, options: AddOptions) -> anyhow::Result<Outcome> {
@@ -121,15 +118,18 @@ fn json_result(entry: &Entry, fate: &Added, committed: bool, would: bool) -> Val
 }
 
 fn entries(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
-    let mut defaults = defaults(options);
-    let checked = options.root.as_ref().filter(|_| options.multidir.is_empty());
-    if let Some((root, path)) = checked.zip(options.checkpoint.as_ref()) {
-        defaults.checkpoint_path = Some(files::one(root, path).context("--checkpoint names no file")?);
+    let mut defaults = options.row.0.clone();
+    if let Some(root) = &options.root {
+        let on_volume = |path: &str, option: &str| {
+            files::one(root, path).with_context(|| format!("--{option} names no file"))
+        };
+        if let Some(path) = defaults.checkpoint_path.as_mut().filter(|_| options.multidir.is_empty()) {
+            *path = on_volume(path, "checkpoint")?;
+        }
+        if let Some(words) = &mut defaults.mdrun_options {
+            *words = MdrunOptions::read(words)?.with_files(|path| on_volume(path, "mdrun-options"))?;
+        }
     }
-    if let Some(text) = &options.mdrun_options {
-        defaults.mdrun_options = Some(mdrun_options(text, options.root.as_deref())?);
-    }
-    defaults.grompp_options = options.grompp.as_deref().map(grompp_options::words).transpose()?;
     if let Some(from) = &options.from {
         return csv::read(from, &defaults);
     }
@@ -166,48 +166,4 @@ fn entries(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
             row: path.map(|tpr_path| NewRow { tpr_path, ..defaults.clone() }),
         })
         .collect())
-}
-
-/// Further options of mdrun. With a root, the files that they name must be there.
-fn mdrun_options(text: &str, root: Option<&std::path::Path>) -> anyhow::Result<Vec<String>> {
-    let words = gmx_options::words(text);
-    let options = MdrunOptions::read(&words)?;
-    match root {
-        None => Ok(words),
-        Some(root) => {
-            options.with_files(|path| files::one(root, path).context("--mdrun-options names no file"))
-        }
-    }
-}
-
-/// What the options say about every row.
-fn defaults(options: &AddOptions) -> NewRow {
-    // Too long for the column is too long for its rule, which has the better sentence.
-    let seconds = |time: Option<Duration>| time.map(|time| i32::try_from(time.as_secs()).unwrap_or(i32::MAX));
-    NewRow {
-        namespace: options.namespace.clone().unwrap_or_default(),
-        persistent_volume_claim: options.persistent_volume_claim.clone().unwrap_or_default(),
-        image: options.image.clone(),
-        run_as_user: options.run_as_user,
-        run_as_group: options.run_as_group,
-        priority: options.priority,
-        max_cpu_millicores: options.max_cpu_millicores,
-        max_memory_bytes: options.max_memory_bytes,
-        max_gpus: options.max_gpus,
-        min_cpu_millicores: options.min_cpu_millicores,
-        min_ns_per_day: options.min_ns_per_day,
-        ladder_settings: options.ladder.settings(),
-        interruption_after_seconds: seconds(options.interruption_after),
-        fallback_after_seconds: seconds(options.fallback_after),
-        append: options.append,
-        checkpoint_path: options.checkpoint.clone(),
-        project: options.project.clone(),
-        labels: (!options.label.is_empty()).then(|| Labels(options.label.iter().cloned().collect())),
-        node_labels: (!options.node_label.is_empty())
-            .then(|| Labels(options.node_label.iter().cloned().collect())),
-        deadline: options.deadline,
-        held: options.hold.then_some(true),
-        after: (!options.after.is_empty()).then(|| options.after.clone()),
-        ..NewRow::default()
-    }
 }

@@ -19,7 +19,7 @@ pub(super) fn entry(options: &AddOptions, defaults: NewRow) -> anyhow::Result<En
             let folders = options.multidir.iter().cloned().map(files::literal).collect::<Result<_, _>>()?;
             Ok((tpr_path, folders))
         }),
-        Some(root) => on_volume(root, path, options.checkpoint.as_deref(), &options.multidir)?,
+        Some(root) => on_volume(root, path, defaults.checkpoint_path.as_deref(), &options.multidir)?,
     };
     let row = row.map(|(tpr_path, folders)| NewRow { tpr_path, multidir: Some(folders), ..defaults });
     let tpr_path = row.as_ref().map_or_else(|_| path.clone(), |row| row.tpr_path.clone());
