@@ -272,6 +272,7 @@ pub(crate) fn job(phase: Phase, rung: i32) -> JobView {
         failure_reason: None,
         message: Some("the operator's sentence".to_owned()),
         rung: Some(rung),
+        change_time: None,
         has_run: false,
         suspended: false,
         suspended_to_grow: false,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use scavenger_schema::simulation::RowStatus;
 
 use super::seen::Input;
@@ -16,6 +16,12 @@ pub(super) fn later(time: Timestamp, delay: Duration) -> Timestamp {
         .ok()
         .and_then(|delay| time.checked_add(delay).ok())
         .unwrap_or(Timestamp::MAX)
+}
+
+/// The time by the clock of the operator, as far as that is known.
+pub(super) fn by_operators_clock(input: &Input<'_>) -> Timestamp {
+    let ahead = input.pool().map_or(SignedDuration::ZERO, |pool| pool.operator_ahead);
+    input.now.checked_add(ahead).unwrap_or(input.now)
 }
 
 pub(super) fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {

@@ -4,10 +4,8 @@
 use jiff::Timestamp;
 use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, State};
 
-use super::checkpoint::can_grow;
-use super::ladder::{below, slow_rest_seconds};
+use super::ladder::rest_seconds;
 use super::seen::Input;
-use crate::view::PoolView;
 
 /// A row that was said to be late is in time again with so much to spare, and a share of what is left: speeds vary, and the
 /// history should not say the one and the other all day.
@@ -41,7 +39,7 @@ impl<'s, 'l> Outlook<'s, 'l> {
 
     /// Seconds until it would be done with a configuration that starts now.
     fn rest(&self, rung: &LadderRung) -> Option<f64> {
-        slow_rest_seconds(self.row, self.status, rung, self.ladder)
+        rest_seconds(self.row, self.status, rung, self.ladder, true)
     }
 
     /// Seconds by which it would be late with a configuration that starts after `wait`; below 0 if it is in time.
@@ -52,27 +50,6 @@ impl<'s, 'l> Outlook<'s, 'l> {
     /// True if it would be late so.
     pub(super) fn misses(&self, rung: &LadderRung, wait: f64) -> bool {
         self.late(rung, wait).is_some_and(|late| late > 0.0)
-    }
-
-    /// The smaller configuration to take at once, although another `wait` with the one in use is usual: that one would then
-    /// miss the deadline. The row grows when there is more; one that cannot grow must be done sooner so.
-    pub(super) fn presses(&self, rung: i32, wait: f64, pool: &PoolView) -> Option<&'l LadderRung> {
-        let current = self.ladder.iter().find(|found| found.rung == rung)?;
-        if !self.misses(current, wait) {
-            return None;
-        }
-        let sooner = wait + self.rest(current)?;
-        let is_sooner = |found: &&LadderRung| self.rest(found).is_some_and(|rest| rest < sooner);
-        let grows = can_grow(self.row, pool);
-        self.soonest(below(self.ladder, rung), pool).filter(|found| grows || is_sooner(found))
-    }
-
-    /// Of some configurations the one that is done first with the capacity there is.
-    pub(super) fn soonest(&self, of: &'l [LadderRung], pool: &PoolView) -> Option<&'l LadderRung> {
-        let rest = |rung: &LadderRung| self.rest(rung).unwrap_or(f64::INFINITY);
-        of.iter()
-            .filter(|rung| pool.has_room_for(rung))
-            .min_by(|one, other| rest(one).total_cmp(&rest(other)))
     }
 }
 

@@ -13,9 +13,10 @@ use scavenger_schema::simulation::{GromacsToTune, LadderRung, PrivateState, RowS
 use scavenger_vocabulary::Phase;
 
 use super::checkpoint::{can_grow, has_checkpoints};
-use super::clock::{is_operator_away, seconds_seen};
+use super::chooser::{LEAST_GAIN, NO_CAPACITY, OVER_LIMITS, Offer, choose, has_grown_lately};
+use super::clock::{by_operators_clock, is_operator_away, seconds_seen};
 use super::deadline::Outlook;
-use super::ladder::{LEAST_GAIN, asks_for, below, hours, place};
+use super::ladder::{below, hours, is_of_one_kind, rest_seconds};
 use super::seen::{Input, is_held};
 use super::step::{Action, Step, act, record, settle};
 use crate::manifest::restart_seconds;
@@ -64,34 +65,34 @@ pub(super) fn intend(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Op
     if is_operator_away(input) || pool.waiting_for_room > 0 || input.seen.room_is_taken {
         return None;
     }
-    let measured = status.first_step.and(status.ns_per_day).filter(|speed| *speed > 0.0)?;
-    let steps = input.row.system.last_step()? - status.step?;
-    let rest_ns = steps.max(0) as f64 * input.row.system.dt_ps? / 1000.0;
-    let now_seconds = rest_ns / measured * 86400.0;
+    status.first_step.and(status.ns_per_day).filter(|speed| *speed > 0.0)?;
+    // Another kind of processor may be slower than is predicted.
+    let rest = |rung: &LadderRung| {
+        let is_new = !is_of_one_kind(status.rung, rung.rung, input.ladder());
+        rest_seconds(input.row, status, rung, input.ladder(), is_new)
+    };
+    let now_seconds = rest(current)?;
     let lost_seconds = STOP_SECONDS + f64::from(restart_seconds(input.seen.restart_seconds));
-    let seconds = |rung: &LadderRung| rest_ns / expected(rung, current, measured) * 86400.0 + lost_seconds;
-    let larger = input
-        .ladder()
-        .iter()
-        .filter(|rung| rung.rung != current.rung && rung.ns_per_day_p50 > current.ns_per_day_p50)
-        .filter(|rung| pool.limits.allow(&rung.resources()) && pool.has_room_for(rung))
-        .min_by(|one, other| seconds(one).total_cmp(&seconds(other)))?;
+    let faster = input.ladder().iter().filter(|rung| rung.ns_per_day_p50 > current.ns_per_day_p50);
+    let offers = faster.map(|rung| {
+        let ruled_out = match rung {
+            _ if !pool.limits.allow(&rung.resources()) => Some(OVER_LIMITS),
+            _ if !pool.has_room_for(rung) => Some(NO_CAPACITY),
+            _ => None,
+        };
+        Offer { rung, seconds: rest(rung).map_or(f64::INFINITY, |rest| rest + lost_seconds), ruled_out }
+    });
     let share = if is_late { 1.0 - LEAST_GAIN } else { LARGEST_SHARE };
-    if seconds(larger) >= now_seconds * share {
-        return None;
-    }
+    let larger = choose(offers, Some(now_seconds * share))?;
     let reason = format!(
-        "stops at a checkpoint and goes on with configuration {} of {}, {}: with the capacity there is now the rest \
-         takes {} instead of {}{}",
-        place(input.ladder(), larger.rung),
-        input.ladder().len(),
-        asks_for(larger),
-        hours(seconds(larger)),
+        "stops at a checkpoint and goes on with {}: with the capacity there is now the rest takes {} instead of {}{}",
+        larger.words(input.ladder()),
+        hours(larger.seconds),
         hours(now_seconds),
         if is_late { ", which would miss its deadline" } else { "" }
     );
     let status = RowStatus {
-        next_rung: Some(larger.rung),
+        next_rung: Some(larger.rung.rung),
         reason: Some(reason),
         private: PrivateState { grown_from: Some(current.rung), ..status.private.clone() },
         ..status.clone()
@@ -103,7 +104,7 @@ pub(super) fn intend(status: &RowStatus, input: &Input<'_>, job: &JobView) -> Op
 /// at most once in that time. After a growth that came to nothing it is twice that time, after the next one four times: what
 /// took the capacity meanwhile, or a quota that the pool does not show, may do so again.
 ///
-/// A row that is late need not wait for all of it.
+/// A row that is late need not wait for all of it. After a growth each waits for an hour.
 fn may_be_stopped(status: &RowStatus, input: &Input<'_>, job: &JobView, is_late: bool) -> bool {
     let row = input.row;
     let ran = seconds_seen(status, input.now);
@@ -112,6 +113,7 @@ fn may_be_stopped(status: &RowStatus, input: &Input<'_>, job: &JobView, is_late:
     let doublings = row.status.private.growth_failures.clamp(0, MOST_DOUBLINGS);
     input.pool().is_some_and(|pool| can_grow(row, pool))
         && !job.suspended
+        && !has_grown_lately(job, by_operators_clock(input))
         && ran >= least * f64::from(1 << doublings)
 }
 
@@ -141,16 +143,6 @@ pub(super) fn is_considered(row: &GromacsToTune, job: &JobView, ladder: &[Ladder
         && status.private.grown_from.is_none()
         && may_grow(status, ladder)
         && has_checkpoints(row)
-}
-
-/// What was measured says as much of a configuration of the same kind; another kind of processor may be slower than is
-/// predicted.
-fn expected(rung: &LadderRung, current: &LadderRung, measured: f64) -> f64 {
-    if (rung.gpus > 0) == (current.gpus > 0) {
-        rung.ns_per_day_p50 * measured / current.ns_per_day_p50
-    } else {
-        rung.ns_per_day_p10
-    }
 }
 
 /// How long a row waits for capacity that was there a moment ago.

@@ -282,9 +282,6 @@ fn most_memory(row: &GromacsToTune, rung: &LadderRung, pool: Option<&PoolView>) 
 /// status every 5 seconds if anything changed; after twice that it is what it would be.
 const ROOM_IS_KNOWN_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
-/// Less gain is not worth a change: predictions are wrong by as much.
-pub(super) const LEAST_GAIN: f64 = 0.1;
-
 /// Goes on with another configuration. What was measured on CPUs says nothing of a GPU, nor the other way round.
 pub(super) fn take(status: &mut RowStatus, rung: Option<i32>, ladder: &[LadderRung]) {
     let Some(rung) = rung else { return };
@@ -295,33 +292,25 @@ pub(super) fn take(status: &mut RowStatus, rung: Option<i32>, ladder: &[LadderRu
 }
 
 /// False if one of two configurations has a GPU and the other none.
-fn is_of_one_kind(one: Option<i32>, other: i32, ladder: &[LadderRung]) -> bool {
+pub(super) fn is_of_one_kind(one: Option<i32>, other: i32, ladder: &[LadderRung]) -> bool {
     let on_gpu = |rung: i32| ladder.iter().find(|found| found.rung == rung).map(|found| found.gpus > 0);
     one.and_then(on_gpu).zip(on_gpu(other)).is_none_or(|(one, other)| one == other)
-}
-
-/// Seconds that the rest of the row takes with a configuration, at the speed that was predicted; relative to that which was
-/// measured, if that was with a GPU or without one as this is.
-pub(super) fn rest_seconds(row: &GromacsToTune, rung: &LadderRung, ladder: &[LadderRung]) -> Option<f64> {
-    let first_step = row.system.init_step.unwrap_or(0);
-    let steps = row.system.last_step()? - row.status.step.unwrap_or(first_step);
-    let simulated_ns = steps.max(1) as f64 * row.system.dt_ps? / 1000.0;
-    let ratio = row.status.private.speed_ratio.filter(|_| is_of_one_kind(row.status.rung, rung.rung, ladder));
-    Some(simulated_ns / (rung.ns_per_day_p50 * ratio.unwrap_or(1.0)) * 86400.0)
 }
 
 /// What was measured over a while is slower by so much for the rest, in bad times.
 const MEASURED_AND_SLOW: f64 = 0.9;
 
-/// The same as [`rest_seconds`] at the slow end: with the speed that was measured less a tenth, and with that which is reached nine
-/// times in ten where nothing was measured. What the running attempt measures counts at once.
-pub(super) fn slow_rest_seconds(
+/// Seconds that the rest of the row takes with a configuration: at the speed that was predicted, relative to that which was measured,
+/// if that was with a GPU or without one as this is. What the running attempt measures counts at once. The `slow` end is a tenth
+/// slower than what was measured, and what nine of ten reach where nothing was.
+pub(super) fn rest_seconds(
     row: &GromacsToTune,
     status: &RowStatus,
     rung: &LadderRung,
     ladder: &[LadderRung],
+    slow: bool,
 ) -> Option<f64> {
-    if row.is_minimisation() {
+    if slow && row.is_minimisation() {
         // It begins again each time.
         return Some(rung.hours_to_finish? * 3600.0 * rung.ns_per_day_p50 / rung.ns_per_day_p10);
     }
@@ -332,44 +321,12 @@ pub(super) fn slow_rest_seconds(
     let measured = status.first_step.and(status.ns_per_day).filter(|speed| *speed > 0.0);
     let now = running.zip(measured).map(|(running, measured)| measured / running.ns_per_day_p50);
     let ratio = now.or(status.private.speed_ratio).filter(|_| is_of_one_kind(status.rung, rung.rung, ladder));
-    let speed = ratio.map_or(rung.ns_per_day_p10, |ratio| rung.ns_per_day_p50 * ratio * MEASURED_AND_SLOW);
+    let speed = match ratio {
+        Some(ratio) => rung.ns_per_day_p50 * ratio * if slow { MEASURED_AND_SLOW } else { 1.0 },
+        None if slow => rung.ns_per_day_p10,
+        None => rung.ns_per_day_p50,
+    };
     Some(simulated_ns / speed * 86400.0).filter(|seconds| seconds.is_finite())
-}
-
-/// A better configuration than the one that waits.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Better {
-    /// The rung.
-    pub(super) rung: i32,
-    /// Seconds until it would be done.
-    pub(super) seconds: f64,
-    /// Seconds until the one that waits would be done, its waiting included.
-    pub(super) instead_of: f64,
-}
-
-/// The configuration that would be done soonest with the room there is now, if that is clearly sooner than with the
-/// one in use. `wait_seconds`: how long that one will wait for room if it has none now; with `counts_all`, any gain counts.
-pub(super) fn better(
-    row: &GromacsToTune,
-    ladder: &[LadderRung],
-    rung: i32,
-    pool: &PoolView,
-    wait_seconds: f64,
-    counts_all: bool,
-) -> Option<Better> {
-    let seconds = |rung: &LadderRung| rest_seconds(row, rung, ladder).unwrap_or(f64::INFINITY);
-    row.system.last_step().zip(row.system.dt_ps)?;
-    let current = ladder.iter().find(|found| found.rung == rung)?;
-    let instead_of = seconds(current) + wait_seconds;
-    let fits = |rung: &&LadderRung| pool.has_room_for(rung);
-    let best = ladder
-        .iter()
-        .filter(|found| found.rung != rung)
-        .filter(fits)
-        .min_by(|one, other| seconds(one).total_cmp(&seconds(other)))?;
-    let better = Better { rung: best.rung, seconds: seconds(best), instead_of };
-    let least = if counts_all { 0.0 } else { LEAST_GAIN };
-    (better.seconds < instead_of * (1.0 - least)).then_some(better)
 }
 
 /// True if the pool's status tells of the room after `end_time`: when that end, and when that status came to be known, by

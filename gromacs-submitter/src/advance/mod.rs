@@ -18,7 +18,7 @@
 //! | When is tried again what goes by? | `tries.rs` | `again_later` |
 //! | What follows if mdrun ends before the last step? | `short.rs` | `stopped_short` |
 //! | Which configurations does it try? | `ladder.rs` | `with_ladder` |
-//! | Which configuration would be done sooner? | `ladder.rs` | `better` |
+//! | Which configuration does it go on with? | `chooser.rs` | `choose` |
 //! | Which configurations do several simulations have? | `together.rs` | `together` |
 //! | Which step has its checkpoint reached? | `checkpoint.rs` | `saved_step` |
 //! | Has it lost its checkpoint? | `checkpoint.rs` | `lost` |
@@ -38,6 +38,7 @@ mod attempt;
 mod blocked;
 mod calibration;
 mod checkpoint;
+mod chooser;
 mod clock;
 mod deadline;
 mod elsewhere;

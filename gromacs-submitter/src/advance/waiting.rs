@@ -3,13 +3,17 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use scavenger_schema::simulation::{Kind, LadderRung, RowStatus};
 use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
-use super::clock::{is_operator_away, later, run_clock, seconds_between};
+use super::checkpoint::can_grow;
+use super::chooser::{
+    Choice, LEAST_GAIN, NO_CAPACITY, OVER_QUOTA, Offer, RuledOut, choose, was_changed_lately,
+};
+use super::clock::{by_operators_clock, is_operator_away, later, run_clock, seconds_between};
 use super::deadline::Outlook;
-use super::ladder::{asks_for, below, better, first_to_try, hours, knows_room, place, rest_seconds, take};
+use super::ladder::{below, hours, knows_room, rest_seconds, take};
 use super::seen::{Input, is_held};
 use super::step::{Action, Step, act, record, settle, settle_until};
 use super::words::said;
@@ -56,7 +60,10 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
     }
     let why = job.waiting_reason.filter(|_| job.judged);
     let grows = status.private.grown_from.is_some();
-    let no_room = lacks_room(why, grows);
+    // It ran, and did not stop to stand in line.
+    let stands_in_line = grows && why == Some(WaitingReason::BehindInQueue);
+    let no_room =
+        stands_in_line || matches!(why, Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled));
     // While the operator is away, its last word counts until it was said.
     let away_since = input.pool().and_then(|pool| pool.update_time).filter(|_| is_operator_away(input));
     let waited = run_clock(&mut status, no_room && !is_operator_away(input), away_since.unwrap_or(input.now));
@@ -71,21 +78,7 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         Some(WaitingReason::NeverFits) => fall_back(status, rung, &said(job), input, job),
         Some(WaitingReason::QuotaExceeded) if grows => fall_back(status, rung, &said(job), input, job),
         Some(WaitingReason::QuotaExceeded) => within_quota(status, rung, input, job),
-        _ if no_room && is_operator_away(input) => {
-            let reason = format!("{} (the operator has not been heard of for a while)", said(job));
-            wait(status, reason, input)
-        }
-        _ if no_room => {
-            let left = patience_seconds(&status, rung, input) - waited;
-            if let Some(found) = pressed(&status, rung, left.max(0.0), input) {
-                step_down(status, found, "to wait longer would miss the deadline", input)
-            } else if left > 0.0 {
-                let due = later(input.now, Duration::from_secs_f64(left).min(WAITING_INTERVAL));
-                settle_until(status, Some(said(job)), due)
-            } else {
-                fall_back(status, rung, &format!("no free capacity for {waited:.0} s"), input, job)
-            }
-        }
+        _ if no_room => without_room(status, rung, waited, input, job),
         Some(WaitingReason::BehindInQueue) => in_line(status, rung, input, job),
         // Waiting in a delay, for a person or for an operator that is away is no reason to shrink.
         Some(
@@ -111,12 +104,21 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
     step
 }
 
-fn lacks_room(why: Option<WaitingReason>, grows: bool) -> bool {
-    match why {
-        Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled) => true,
-        // It ran, and did not stop to stand in line.
-        Some(WaitingReason::BehindInQueue) => grows,
-        _ => false,
+/// Waits for room for as long as the row has patience, unless that would miss its deadline; then it falls back.
+fn without_room(status: RowStatus, rung: i32, waited: f64, input: &Input<'_>, job: &JobView) -> Step {
+    if is_operator_away(input) {
+        let reason = format!("{} (the operator has not been heard of for a while)", said(job));
+        return wait(status, reason, input);
+    }
+    let left = (patience_seconds(&status, rung, input) - waited).max(0.0);
+    let pressed = find(input, rung).filter(|current| misses(&status, current, left, input));
+    if let Some(found) = pressed.and_then(|_| sooner(&status, rung, left, input)) {
+        step_down(status, &found, "to wait longer would miss the deadline", input)
+    } else if left > 0.0 {
+        let due = later(input.now, Duration::from_secs_f64(left).min(WAITING_INTERVAL));
+        settle_until(status, Some(said(job)), due)
+    } else {
+        fall_back(status, rung, &format!("no free capacity for {waited:.0} s"), input, job)
     }
 }
 
@@ -190,56 +192,84 @@ fn continue_elsewhere(
     // The operator knows better than its last word about the pool.
     let has_room = why == Some(WaitingReason::BackingOff) && pool.has_room_for(current);
     let wait = if has_room { 0.0 } else { (patience_seconds(status, rung, input) - waited).max(0.0) };
-    let outlook = Outlook::new(input.row, status, input.ladder(), input.now);
-    let misses = outlook.is_some_and(|outlook| outlook.misses(current, wait));
-    let better = better(input.row, input.ladder(), rung, pool, wait, misses)?;
+    let instead_of = wait + rest(status, current, input)?;
+    let least = if misses(status, current, wait, input) { 0.0 } else { LEAST_GAIN };
+    let others = input.ladder().iter().filter(|found| found.rung != rung);
+    let limit = Some(instead_of * (1.0 - least));
+    let better = first_done(others, limit, status, input, |found| lacks_capacity(found, input))?;
     let reason = format!(
-        "continues on configuration {} of {}, {}: with the capacity there is now it would be done in {} instead of {}",
-        place(input.ladder(), better.rung),
-        input.ladder().len(),
-        find(input, better.rung).map(asks_for).unwrap_or_default(),
+        "continues on {}: with the capacity there is now it would be done in {} instead of {}",
+        better.words(input.ladder()),
         hours(better.seconds),
-        hours(better.instead_of)
+        hours(instead_of)
     );
-    Some(record(RowStatus { next_rung: Some(better.rung), reason: Some(reason), ..status.clone() }))
+    Some(record(RowStatus { next_rung: Some(better.rung.rung), reason: Some(reason), ..status.clone() }))
 }
 
-/// A smaller configuration that is taken at once for the sake of the row's deadline.
-fn pressed<'a>(status: &RowStatus, rung: i32, wait: f64, input: &Input<'a>) -> Option<&'a LadderRung> {
+fn rest(status: &RowStatus, rung: &LadderRung, input: &Input<'_>) -> Option<f64> {
+    rest_seconds(input.row, status, rung, input.ladder(), false)
+}
+
+fn lacks_capacity(rung: &LadderRung, input: &Input<'_>) -> Option<RuledOut> {
+    (!input.pool().is_some_and(|pool| pool.has_room_for(rung))).then_some(NO_CAPACITY)
+}
+
+/// True if the row would miss its deadline with a configuration that starts after `wait`.
+fn misses(status: &RowStatus, rung: &LadderRung, wait: f64, input: &Input<'_>) -> bool {
+    let outlook = Outlook::new(input.row, status, input.ladder(), input.now);
+    outlook.is_some_and(|outlook| outlook.misses(rung, wait))
+}
+
+/// Of some configurations the one that is expected to be done first. What has no capacity now is waited for as usual, unless
+/// `rule_out` says otherwise. What is bound to a kind of node is tried only while that kind has capacity, where one for any node
+/// is left.
+fn first_done<'a>(
+    of: impl Iterator<Item = &'a LadderRung> + Clone,
+    limit: Option<f64>,
+    status: &RowStatus,
+    input: &Input<'a>,
+    rule_out: impl Fn(&LadderRung) -> Option<RuledOut>,
+) -> Option<Choice<'a>> {
+    let some_runs_anywhere = of.clone().any(|found| rule_out(found).is_none() && !found.is_bound());
+    let offers = of.map(|rung| {
+        let lacks = lacks_capacity(rung, input);
+        let wait = lacks.map_or(0.0, |_| patience_seconds(status, rung.rung, input));
+        let of_its_kind = lacks.filter(|_| rung.is_bound() && some_runs_anywhere);
+        let seconds = wait + rest(status, rung, input).unwrap_or(f64::INFINITY);
+        Offer { rung, seconds, ruled_out: rule_out(rung).or(of_its_kind) }
+    });
+    choose(offers, limit)
+}
+
+/// A smaller configuration that has capacity, and with which it would be done sooner than after another `wait` with this one. A
+/// row that would miss its deadline and can grow computes meanwhile with what there is.
+fn sooner<'a>(status: &RowStatus, rung: i32, wait: f64, input: &Input<'a>) -> Option<Choice<'a>> {
     let pool = input.pool().filter(|_| !is_operator_away(input))?;
-    Outlook::new(input.row, status, input.ladder(), input.now)?.presses(rung, wait, pool)
+    let current = find(input, rung)?;
+    let seconds = wait + rest(status, current, input)?;
+    let takes_any = can_grow(input.row, pool) && misses(status, current, wait, input);
+    let smaller = below(input.ladder(), rung).iter();
+    let limit = (!takes_any).then_some(seconds);
+    first_done(smaller, limit, status, input, |found| lacks_capacity(found, input))
 }
 
-/// Others come first, and room that none of them takes is left. Nobody knows how long the line takes: a row that has
-/// waited for as long as the rest would take with a configuration that has room takes that one. It would be done by now,
-/// and a row that has much left waits for what is better.
+/// Others come first, and room that none of them takes is left. Nobody knows how long the line takes; as long again as it has
+/// taken is a fair guess.
 fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> Step {
-    let waited = job.waiting_since.map_or(0.0, |since| {
-        // The operator says since when, by its own clock.
-        let ahead = input.pool().map_or(SignedDuration::ZERO, |pool| pool.operator_ahead);
-        seconds_between(since, input.now.checked_add(ahead).unwrap_or(input.now))
-    });
-    let pool = input.pool().filter(|_| !input.seen.room_is_taken && !is_operator_away(input));
-    let seconds =
-        |found: &LadderRung| rest_seconds(input.row, found, input.ladder()).unwrap_or(f64::INFINITY);
-    let quickest = pool.and_then(|pool| {
-        let others = below(input.ladder(), rung).iter();
-        let fits = others.filter(|found| pool.has_room_for(found) && seconds(found) <= waited);
-        fits.min_by(|one, other| seconds(one).total_cmp(&seconds(other)))
-    });
-    // Nobody knows how long the line takes; as long again as it has taken is a fair guess.
-    let pressed = || pool.and_then(|_| pressed(&status, rung, waited, input));
-    let Some(quickest) = quickest.or_else(pressed) else { return wait(status, said(job), input) };
+    // The operator says since when, by its own clock.
+    let now = by_operators_clock(input);
+    let waited = job.waiting_since.map_or(0.0, |since| seconds_between(since, now));
+    let may_change = !input.seen.room_is_taken && !was_changed_lately(job, now);
+    let Some(found) = may_change.then(|| sooner(&status, rung, waited, input)).flatten() else {
+        return wait(status, said(job), input);
+    };
     let reason = format!(
-        "has waited in line for {}, and would be done in {} with configuration {} of {}, {}, for which there is capacity: \
-         takes that",
+        "has waited in line for {}, and would be done in {} with {}, for which there is capacity: takes that",
         hours(waited),
-        hours(seconds(quickest)),
-        place(input.ladder(), quickest.rung),
-        input.ladder().len(),
-        asks_for(quickest)
+        hours(found.seconds),
+        found.words(input.ladder())
     );
-    let next_rung = Some(quickest.rung);
+    let next_rung = Some(found.rung.rung);
     Step {
         takes_room: Some(Duration::ZERO),
         ..record(RowStatus { next_rung, reason: Some(reason), ..status })
@@ -249,49 +279,47 @@ fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> St
 /// A quota that is used up lets nothing of this size start. A smaller configuration is taken at once if the quota has
 /// room for it now, and otherwise none would help.
 fn within_quota(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> Step {
-    let smaller = input.seen.quota.as_ref().and_then(|room| {
-        below(input.ladder(), rung).iter().find(|found| {
-            let resource = input.pool().and_then(|pool| pool.gpu_resource_for(found)).unwrap_or(gpus::USUAL);
-            room.holds(&found.resources(), resource)
-        })
-    });
-    match smaller {
-        Some(smaller) => step_down(status, smaller, &said(job), input),
+    let of_quota = |found: &LadderRung| {
+        let resource = input.pool().and_then(|pool| pool.gpu_resource_for(found)).unwrap_or(gpus::USUAL);
+        let room = input.seen.quota.as_ref();
+        (!room.is_some_and(|room| room.holds(&found.resources(), resource))).then_some(OVER_QUOTA)
+    };
+    match first_done(below(input.ladder(), rung).iter(), None, &status, input, of_quota) {
+        Some(smaller) => step_down(status, &smaller, &said(job), input),
         None => settle(status, Some(said(job)), input),
     }
 }
 
+/// A smaller configuration than one that is refused. Where one that has capacity is in time for the row's deadline, none is waited
+/// for. A row that was stopped to grow, and finds no room for more after all, goes back to what it had.
 fn fall_back(mut status: RowStatus, rung: i32, why: &str, input: &Input<'_>, job: &JobView) -> Step {
-    // One that was stopped to grow, and finds no room for more after all, goes back to what it had.
     let smaller = below(input.ladder(), rung);
-    let grown_from = status.private.grown_from.take();
-    let back = grown_from.and_then(|from| smaller.iter().find(|found| found.rung == from));
-    status.private.growth_failures = status.private.growth_failures.saturating_add(i32::from(back.is_some()));
-    let in_time = || {
-        let outlook = Outlook::new(input.row, &status, input.ladder(), input.now)?;
-        let found = outlook.soonest(smaller, input.pool()?)?;
-        (!outlook.misses(found, 0.0)).then_some(found)
-    };
-    match back.or_else(in_time).or_else(|| first_to_try(smaller, input.pool())) {
-        Some(smaller) => step_down(status, smaller, why, input),
-        None => start_over(status, input, job),
+    let had =
+        status.private.grown_from.take().and_then(|from| smaller.iter().position(|found| found.rung == from));
+    status.private.growth_failures = status.private.growth_failures.saturating_add(i32::from(had.is_some()));
+    let smaller = had.map_or(smaller, |index| &smaller[index..=index]);
+    let is_in_time =
+        |found: &LadderRung| lacks_capacity(found, input).is_none() && !misses(&status, found, 0.0, input);
+    let is_sure = input.row.deadline.is_some() && smaller.iter().any(is_in_time);
+    let of_deadline = |found: &LadderRung| lacks_capacity(found, input).filter(|_| is_sure);
+    match first_done(smaller.iter(), None, &status, input, of_deadline) {
+        Some(smaller) => step_down(status, &smaller, why, input),
+        None => start_over(status, rung, input, job),
     }
 }
 
-fn step_down(mut status: RowStatus, smaller: &LadderRung, why: &str, input: &Input<'_>) -> Step {
-    status.next_rung = Some(smaller.rung);
-    let (number, rungs) = (place(input.ladder(), smaller.rung), input.ladder().len());
-    let reason = format!("{why}; falls back to configuration {number} of {rungs}, {}", asks_for(smaller));
-    record(RowStatus { reason: Some(reason), ..status })
+fn step_down(status: RowStatus, smaller: &Choice<'_>, why: &str, input: &Input<'_>) -> Step {
+    let reason = format!("{why}; falls back to {}", smaller.words(input.ladder()));
+    record(RowStatus { next_rung: Some(smaller.rung.rung), reason: Some(reason), ..status })
 }
 
 fn find<'a>(input: &Input<'a>, rung: i32) -> Option<&'a LadderRung> {
     input.ladder().iter().find(|found| found.rung == rung)
 }
 
-/// Even the smallest finds no room: over again from the largest, after a delay that grows. Until then the smallest
+/// Even the smallest finds no room: over again, after a delay that grows. Until then the smallest
 /// keeps waiting, and may start.
-fn start_over(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
+fn start_over(mut status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> Step {
     let rungs = input.ladder().len();
     if rungs == 1 {
         let other = match input.row.kind {
@@ -317,8 +345,11 @@ fn start_over(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     }
     status.private.laps = status.private.laps.saturating_add(1);
     status.private.next_lap_time = None;
-    status.next_rung = first_to_try(input.ladder(), input.pool()).map(|first| first.rung);
-    let reason = format!("all {rungs} configurations were tried; starts over from the largest");
+    let others = input.ladder().iter().filter(|found| found.rung != rung);
+    let first = first_done(others, None, &status, input, |_| None);
+    status.next_rung = first.as_ref().map(|first| first.rung.rung);
+    let first = first.map(|first| format!(" with {}", first.words(input.ladder()))).unwrap_or_default();
+    let reason = format!("all {rungs} configurations were tried; starts over{first}");
     record(RowStatus { reason: Some(reason), ..status })
 }
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use kube::ResourceExt;
+use scavenger_schema::names;
 use scavenger_schema::scavenger_job::{Quantity, ScavengerJob};
 use scavenger_schema::simulation::{ANNOTATION_CONFIGURATIONS, LadderRung};
 
@@ -68,6 +70,16 @@ impl Configurations {
     #[must_use]
     pub fn have_changed_since(&self, generation: i64) -> bool {
         self.0.range(generation.saturating_add(1)..).next().is_some()
+    }
+
+    /// When the submitter last gave a ScavengerJob another one, by the clock of the API server, which keeps who wrote last and
+    /// when; none if it has had no other.
+    #[must_use]
+    pub fn change_time(&self, job: &ScavengerJob) -> Option<Timestamp> {
+        let entries = job.metadata.managed_fields.iter().flatten();
+        let is_own = |manager: &str| manager == names::SUBMITTER;
+        let times = entries.filter(|entry| entry.manager.as_deref().is_some_and(is_own));
+        times.filter_map(|entry| Some(entry.time.as_ref()?.0)).max().filter(|_| self.0.len() > 1)
     }
 
     /// The latest one.

@@ -34,6 +34,8 @@ pub struct JobView {
     pub message: Option<String>,
     /// The configuration that its spec asks for.
     pub rung: Option<i32>,
+    /// When the submitter last gave it another configuration.
+    pub change_time: Option<Timestamp>,
     /// True if it ever ran.
     pub has_run: bool,
     /// True if its spec says that it shall not run.
@@ -118,6 +120,7 @@ impl JobView {
             failure_reason: reason_of(condition::FAILED, "True").map(Reason::from_name),
             message: said(status.message.clone()),
             rung: configurations.rung(generation, ladder, &job.spec.resources.requests),
+            change_time: configurations.change_time(job),
             has_run: status.interrupted_count > 0 || !status.start_times.is_empty(),
             suspended: job.spec.suspend,
             suspended_to_grow: suspension::is_ours(job),
@@ -213,5 +216,33 @@ mod tests {
         assert_eq!(view.attempts.iter().map(|attempt| attempt.rung).collect::<Vec<_>>(), [Some(1), Some(2)]);
         let superseded: Vec<bool> = view.attempts.iter().map(|attempt| attempt.is_superseded).collect();
         assert_eq!(superseded, [true, false]);
+    }
+
+    #[test]
+    fn the_api_server_says_since_when_it_has_another_configuration() {
+        let view = |configurations: &Configurations| {
+            let (row, ladder) = (row(), ladder());
+            let mut job = simulation_job(&row, &ladder[0], &manifest_settings(), &terms());
+            let annotations = job.metadata.annotations.get_or_insert_default();
+            annotations.insert(
+                scavenger_schema::simulation::ANNOTATION_CONFIGURATIONS.to_owned(),
+                configurations.text(),
+            );
+            let wrote = |manager: &str, time: &str| json!({ "manager": manager, "time": time });
+            let own = "gromacs-submitter";
+            let entries = [
+                wrote(own, "2026-11-21T10:00:00Z"),
+                wrote(own, "2026-11-21T11:00:00Z"),
+                wrote("kubectl-edit", "2026-11-21T12:00:00Z"),
+            ];
+            job.metadata.managed_fields = Some(
+                entries.map(|entry| serde_json::from_value(entry).expect("should be an entry")).to_vec(),
+            );
+            JobView::new(&job, &row, &ladder).change_time
+        };
+        let first = Configurations::new(1);
+        assert_eq!(view(&first), None, "it was made with it");
+        let changed = "2026-11-21T11:00:00Z".parse().expect("should be a time");
+        assert_eq!(view(&first.and(2, 2)), Some(changed));
     }
 }

@@ -4,6 +4,7 @@ mod blocked;
 mod calibration;
 mod chain;
 mod checkpoint;
+mod chooser;
 mod deadline;
 mod ending;
 mod expanded;

@@ -250,7 +250,7 @@ fn what_was_measured_on_cpus_says_nothing_of_a_gpu() {
     ladder[0].gpus = 1;
     let mut row = interrupted(2, WaitingReason::BackingOff).row;
     let rest = |row: &GromacsToTune, rung: usize| {
-        rest_seconds(row, &ladder[rung - 1], &ladder).expect("the row has an end")
+        rest_seconds(row, &row.status, &ladder[rung - 1], &ladder, false).expect("the row has an end")
     };
     let [on_gpu, here, below] = [1, 2, 3].map(|rung| rest(&row, rung));
     row.status.private.speed_ratio = Some(0.5);
