@@ -114,43 +114,39 @@ create table gromacs_to_tune (
     -- A database that is restored from a backup gives the number of a row that it does not know to another one, which must not
     -- take what that row has left in the cluster and on the volume for its own.
     uuid uuid not null default gen_random_uuid(),
-    kind text not null default 'simulation',
     owner text not null default session_user,
 
-    -- What to compute. The three without a default are all that an INSERT needs.
+    -- What people give, or ask for later.
+    -- Generated from schema/src/row: columns
     namespace text not null,
     persistent_volume_claim text not null,
     tpr_path text not null,
+    multidir text[] not null default '{}',
     image text,
-    -- The tenant has the say in these two, and a default of the column would come before it.
     run_as_user bigint not null,
-    interruption_after_seconds integer not null,
     run_as_group bigint,
+    append boolean,
+    checkpoint_path text,
+    mdrun_options text[] not null default '{}',
+    grompp_options text[] not null default '{}',
+    project text,
+    labels jsonb not null default '{}',
+    node_labels jsonb not null default '{}',
+    held boolean not null default false,
+    after bigint[] not null default '{}',
+    deadline timestamptz,
     priority integer not null default 0,
     max_cpu_millicores integer,
     max_memory_bytes bigint,
     max_gpus integer,
     min_cpu_millicores integer,
     min_ns_per_day double precision,
+    interruption_after_seconds integer not null,
     fallback_after_seconds integer,
-    append boolean,
-    checkpoint_path text,
-    mdrun_options text[] not null default '{}',
-    node_labels jsonb not null default '{}',
-    service_account text,
-    project text,
-    labels jsonb not null default '{}',
-    after bigint[] not null default '{}',
-
-    -- What a calibration measures (docs/calibration.md): one configuration on a box of water that is made where it runs.
-    benchmark_atoms integer,
-    benchmark_ranks integer,
-    benchmark_threads integer,
-    benchmark_pme_ranks integer,
-    benchmark_gpus integer,
-    benchmark_node_labels jsonb,
-
-    -- What the tuner needs to know about the system. Filled from the .tpr where the user left them empty.
+    min_efficiency double precision,
+    max_configurations integer,
+    gpu_price double precision,
+    memory_price double precision,
     atoms bigint,
     box_nm double precision[],
     nsteps bigint,
@@ -168,14 +164,22 @@ create table gromacs_to_tune (
     gpu_bonded boolean,
     gpu_update boolean,
     gromacs_version text,
-    inspected jsonb,
-    pinned_image text,
+    kind text not null default 'simulation',
+    benchmark_atoms integer,
+    benchmark_ranks integer,
+    benchmark_threads integer,
+    benchmark_pme_ranks integer,
+    benchmark_gpus integer,
+    benchmark_node_labels jsonb,
     extended_nsteps bigint,
-
-    -- What the user may still say later.
     cancel_requested boolean not null default false,
     retry_requested boolean not null default false,
-    held boolean not null default false,
+    -- End of what is generated.
+
+    -- What the tenant says, and what the inspection found.
+    service_account text,
+    inspected jsonb,
+    pinned_image text,
 
     -- Where it is. Written by the submitter.
     state text not null default 'queued',
@@ -210,191 +214,130 @@ create table gromacs_to_tune (
     follower text,
     followed_until timestamptz,
 
-    -- An ensemble: one row that computes several simulations side by side, as mdrun's -multidir names them. tpr_path names
-    -- the file in each folder, and the folders stand beside it: ensemble/topol.tpr with {sim0,sim1} means
-    -- ensemble/sim0/topol.tpr and ensemble/sim1/topol.tpr.
-    --
-    -- What a folder may be called, the trigger below says in full; the constraint keeps the shape of what others write.
-    multidir text[] not null default '{}',
     blocked boolean not null default false,
-    deadline timestamptz,
     late_seconds bigint,
-    -- How configurations are chosen is a question of the site and of a simulation: an idle GPU is worth less than a busy one.
-    -- What a row leaves open the ScavengerPool says, then the tuner, each time the tuner is asked.
-    min_efficiency double precision,
-    max_configurations integer,
-    gpu_price double precision,
-    memory_price double precision,
-    -- A chain of minimisation, equilibration and production runs unattended if each row makes its .tpr file of what the row
-    -- before it computed.
-    grompp_options text[] not null default '{}',
 
+    -- Generated from schema/src/row: checks
     constraint gromacs_to_tune_namespace_valid check (namespace ~ '^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'),
-    constraint gromacs_to_tune_persistent_volume_claim_valid check (
-        length(persistent_volume_claim) <= 253
-        and persistent_volume_claim ~ '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'),
-    -- Relative to the root of the volume, no component '.' or '..', no control characters; 900 bytes leave room for
-    -- the mount path and the working directory in the 1024 that a ScavengerJob's workingDir may have.
-    constraint gromacs_to_tune_tpr_path_valid check (
-        octet_length(tpr_path) <= 900
-        and tpr_path !~ '[[:cntrl:]]'
-        and tpr_path !~ '^/'
-        and tpr_path !~ '//'
-        and tpr_path !~ '(^|/)\.\.?(/|$)'
-        and tpr_path ~ '[^/]\.tpr$'),
-    constraint gromacs_to_tune_checkpoint_path_valid check (
-        octet_length(checkpoint_path) <= 900
-        and checkpoint_path !~ '[[:cntrl:]]'
-        and checkpoint_path !~ '^/'
-        and checkpoint_path !~ '//'
-        and checkpoint_path !~ '(^|/)\.\.?(/|$)'
-        and checkpoint_path ~ '[^/]\.cpt$'),
-    -- mdrun appends to output files that stand beside the checkpoint only.
-    -- Which options these are, the submitter knows.
-    constraint gromacs_to_tune_mdrun_options_valid check (
-        cardinality(mdrun_options) <= 100 and coalesce(array_ndims(mdrun_options), 1) = 1
-        and array_position(mdrun_options, null) is null and octet_length(mdrun_options::text) <= 8192),
-    constraint gromacs_to_tune_checkpoint_path_append check (checkpoint_path is null or append is not true),
-    constraint gromacs_to_tune_image_valid check (
-        length(image) between 1 and 1024 and image !~ '[[:space:][:cntrl:]]'),
+    constraint gromacs_to_tune_persistent_volume_claim_valid check (length(persistent_volume_claim) <= 253
+            and persistent_volume_claim ~ '^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'),
+    constraint gromacs_to_tune_tpr_path_valid check (octet_length(tpr_path) <= 900 and tpr_path !~ '[[:cntrl:]]' and tpr_path !~ '^/' and tpr_path !~ '//' and tpr_path !~ '(^|/)\.\.?(/|$)' and tpr_path ~ '[^/]\.tpr$'),
+    constraint gromacs_to_tune_multidir_valid check (cardinality(multidir) <> 1 and cardinality(multidir) <= 32 and coalesce(array_ndims(multidir), 1) = 1
+            and array_position(multidir, null) is null),
+    constraint gromacs_to_tune_image_valid check (length(image) between 1 and 1024 and image !~ '[[:space:][:cntrl:]]'),
     constraint gromacs_to_tune_run_as_user_valid check (run_as_user between 1 and 2147483647),
     constraint gromacs_to_tune_run_as_group_valid check (run_as_group between 1 and 2147483647),
+    constraint gromacs_to_tune_checkpoint_path_valid check (octet_length(checkpoint_path) <= 900 and checkpoint_path !~ '[[:cntrl:]]' and checkpoint_path !~ '^/' and checkpoint_path !~ '//' and checkpoint_path !~ '(^|/)\.\.?(/|$)' and checkpoint_path ~ '[^/]\.cpt$'),
+    constraint gromacs_to_tune_mdrun_options_valid check (cardinality(mdrun_options) <= 100 and coalesce(array_ndims(mdrun_options), 1) = 1 and array_position(mdrun_options, null) is null and octet_length(mdrun_options::text) <= 8192),
+    constraint gromacs_to_tune_grompp_options_valid check (cardinality(grompp_options) <= 100 and coalesce(array_ndims(grompp_options), 1) = 1 and array_position(grompp_options, null) is null and octet_length(grompp_options::text) <= 8192),
+    constraint gromacs_to_tune_project_valid check (length(project) between 1 and 100 and project !~ '[[:cntrl:]]'),
+    constraint gromacs_to_tune_labels_valid check (jsonb_typeof(labels) = 'object' and length(labels::text) <= 4096
+            and not jsonb_path_exists(labels, '$.* ? (@.type() != "string")')
+            and not jsonb_path_exists(labels, '$.keyvalue().key ? (!(@ like_regex "^[^[:cntrl:]=,]{1,63}$"))')),
+    constraint gromacs_to_tune_node_labels_valid check (case when jsonb_typeof(node_labels) = 'object' then
+                jsonb_array_length(jsonb_path_query_array(node_labels, '$.keyvalue()')) <= 32
+                and not jsonb_path_exists(node_labels, '$.* ? (@.type() != "string")')
+                and not jsonb_path_exists(node_labels, '$.keyvalue().value
+                    ? (!(@ like_regex "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"))')
+                and not jsonb_path_exists(node_labels, '$.keyvalue().key
+                    ? (!(@ like_regex "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"))')
+            else false end),
+    constraint gromacs_to_tune_after_valid check (cardinality(after) <= 100 and coalesce(array_ndims(after), 1) = 1 and array_position(after, null) is null),
+    constraint gromacs_to_tune_deadline_valid check (deadline between '2000-01-01 00:00:00+00' and '9000-01-01 00:00:00+00'),
     constraint gromacs_to_tune_priority_valid check (priority between -1000000 and 1000000),
     constraint gromacs_to_tune_max_cpu_millicores_valid check (max_cpu_millicores between 500 and 1024000),
     constraint gromacs_to_tune_max_memory_bytes_valid check (max_memory_bytes >= 16777216),
     constraint gromacs_to_tune_max_gpus_valid check (max_gpus between 0 and 16),
-    constraint gromacs_to_tune_min_cpu_millicores_valid check (
-        min_cpu_millicores between 0 and 1024000 and min_cpu_millicores <= max_cpu_millicores),
-    constraint gromacs_to_tune_min_ns_per_day_valid check (min_ns_per_day >= 0 and min_ns_per_day <= 1000000),
-    constraint gromacs_to_tune_benchmark_minimum check (
-        kind <> 'calibration' or num_nonnulls(min_cpu_millicores, min_ns_per_day) = 0),
-    -- As benchmark_node_labels.
-    constraint gromacs_to_tune_node_labels_valid check (
-        case when jsonb_typeof(node_labels) = 'object' then
-            jsonb_array_length(jsonb_path_query_array(node_labels, '$.keyvalue()')) <= 32
-            and not jsonb_path_exists(node_labels, '$.* ? (@.type() != "string")')
-            and not jsonb_path_exists(node_labels, '$.keyvalue().value
-                ? (!(@ like_regex "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"))')
-            and not jsonb_path_exists(node_labels, '$.keyvalue().key
-                ? (!(@ like_regex "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"))')
-        else false end),
-    constraint gromacs_to_tune_benchmark_nodes check (kind <> 'calibration' or node_labels = '{}'),
-    constraint gromacs_to_tune_benchmark_mdrun_options check (kind <> 'calibration' or mdrun_options = '{}'),
+    constraint gromacs_to_tune_min_cpu_millicores_valid check (min_cpu_millicores between 0 and 1024000 and min_cpu_millicores <= max_cpu_millicores),
+    constraint gromacs_to_tune_min_ns_per_day_valid check (min_ns_per_day between 0 and 1000000),
     constraint gromacs_to_tune_interruption_after_seconds_valid check (interruption_after_seconds between 1 and 604800),
     constraint gromacs_to_tune_fallback_after_seconds_valid check (fallback_after_seconds between 1 and 31536000),
+    constraint gromacs_to_tune_min_efficiency_valid check (min_efficiency between 0.01 and 1),
+    constraint gromacs_to_tune_max_configurations_valid check (max_configurations between 1 and 32),
+    constraint gromacs_to_tune_gpu_price_valid check (gpu_price between 0 and 1000000),
+    constraint gromacs_to_tune_memory_price_valid check (memory_price between 0 and 1000000),
     constraint gromacs_to_tune_atoms_valid check (atoms between 1 and 1000000000),
-    constraint gromacs_to_tune_box_nm_valid check (
-        cardinality(box_nm) = 3 and 0 < all (box_nm) and 1e6 > all (box_nm) and array_position(box_nm, null) is null),
+    constraint gromacs_to_tune_box_nm_valid check (cardinality(box_nm) = 3 and 0 < all (box_nm) and 1e6 > all (box_nm) and array_position(box_nm, null) is null),
     constraint gromacs_to_tune_nsteps_valid check (nsteps >= 0),
-    constraint gromacs_to_tune_extended_nsteps_valid check (extended_nsteps between 1 and 1000000000000000),
     constraint gromacs_to_tune_init_step_valid check (init_step >= 0),
     constraint gromacs_to_tune_dt_ps_valid check (dt_ps > 0 and dt_ps <= 1),
     constraint gromacs_to_tune_cutoff_nm_valid check (cutoff_nm > 0 and cutoff_nm <= 5),
     constraint gromacs_to_tune_rlist_nm_valid check (rlist_nm > 0 and rlist_nm <= 10),
     constraint gromacs_to_tune_nstlist_valid check (nstlist between 1 and 1000),
-    constraint gromacs_to_tune_pme_grid_valid check (
-        cardinality(pme_grid) = 3 and 4 <= all (pme_grid) and 4096 >= all (pme_grid)
-        and array_position(pme_grid, null) is null),
-    -- A row that no program can read would hold up all others.
-    constraint gromacs_to_tune_box_nm_dimensions check (array_ndims(box_nm) = 1 and array_lower(box_nm, 1) = 1),
-    constraint gromacs_to_tune_pme_grid_dimensions check (array_ndims(pme_grid) = 1 and array_lower(pme_grid, 1) = 1),
+    constraint gromacs_to_tune_pme_grid_valid check (cardinality(pme_grid) = 3 and 4 <= all (pme_grid) and 4096 >= all (pme_grid)
+            and array_position(pme_grid, null) is null),
     constraint gromacs_to_tune_pme_order_valid check (pme_order between 3 and 12),
     constraint gromacs_to_tune_bonded_interactions_valid check (bonded_interactions >= 0),
     constraint gromacs_to_tune_constraints_valid check (constraints >= 0),
     constraint gromacs_to_tune_gromacs_version_valid check (length(gromacs_version) <= 100),
-    constraint gromacs_to_tune_state_valid check (state in (
-        'queued', 'inspecting', 'tuning', 'submitted', 'running', 'interrupted', 'completed', 'failed', 'cancelled')),
-    constraint gromacs_to_tune_submission_valid check (submission >= 1),
     constraint gromacs_to_tune_kind_valid check (kind in ('simulation', 'calibration')),
-    constraint gromacs_to_tune_benchmark_of_simulation check (kind = 'calibration' or num_nonnulls(benchmark_atoms,
-        benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels) = 0),
-    constraint gromacs_to_tune_benchmark_complete check (kind <> 'calibration' or num_nulls(benchmark_atoms,
-        benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels, nsteps) = 0),
-    -- The smallest is 2 x 2 x 2 copies of 216 molecules: 3.7 nm, room for a cut-off of 1 nm to either side.
     constraint gromacs_to_tune_benchmark_atoms_valid check (benchmark_atoms between 5184 and 10000000),
-    -- A thousand cores, as max_cpu_millicores; mdrun is compiled for at most 128 threads in a rank.
     constraint gromacs_to_tune_benchmark_ranks_valid check (benchmark_ranks between 1 and 1024),
-    constraint gromacs_to_tune_benchmark_threads_valid check (
-        benchmark_threads between 1 and 128 and benchmark_ranks::bigint * benchmark_threads <= 1024),
-    constraint gromacs_to_tune_benchmark_pme_ranks_valid check (
-        benchmark_pme_ranks >= 0 and benchmark_pme_ranks <= benchmark_ranks / 2),
+    constraint gromacs_to_tune_benchmark_threads_valid check (benchmark_threads between 1 and 128 and benchmark_ranks::bigint * benchmark_threads <= 1024),
+    constraint gromacs_to_tune_benchmark_pme_ranks_valid check (benchmark_pme_ranks >= 0 and benchmark_pme_ranks <= benchmark_ranks / 2),
     constraint gromacs_to_tune_benchmark_gpus_valid check (benchmark_gpus in (0, 1)),
-    -- Half of the steps are measured, the other half is for caches and clocks to settle.
-    constraint gromacs_to_tune_benchmark_steps_valid check (
-        kind <> 'calibration' or nsteps between 200 and 200000000),
-    -- As labels of a node are, at most 32 of them: the program that reads a row relies on it.
-    constraint gromacs_to_tune_benchmark_node_labels_valid check (
-        case when jsonb_typeof(benchmark_node_labels) = 'object' then
-            jsonb_array_length(jsonb_path_query_array(benchmark_node_labels, '$.keyvalue()')) <= 32
-            and not jsonb_path_exists(benchmark_node_labels, '$.* ? (@.type() != "string")')
-            and not jsonb_path_exists(benchmark_node_labels, '$.keyvalue().value
-                ? (!(@ like_regex "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"))')
-            and not jsonb_path_exists(benchmark_node_labels, '$.keyvalue().key
-                ? (!(@ like_regex "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"))')
-        else benchmark_node_labels is null end),
-    constraint gromacs_to_tune_project_valid check (
-        length(project) between 1 and 100 and project !~ '[[:cntrl:]]'),
-    constraint gromacs_to_tune_labels_valid check (
-        jsonb_typeof(labels) = 'object' and length(labels::text) <= 4096
-        and not jsonb_path_exists(labels, '$.* ? (@.type() != "string")')
-        and not jsonb_path_exists(labels, '$.keyvalue().key ? (!(@ like_regex "^[^[:cntrl:]=,]{1,63}$"))')),
-    constraint gromacs_to_tune_after_valid check (
-        cardinality(after) <= 100 and coalesce(array_ndims(after), 1) = 1 and array_position(after, null) is null),
-    constraint gromacs_to_tune_namespace_tenant foreign key (owner, namespace)
-        references gromacs_tenant (database_role, namespace),
-    constraint gromacs_to_tune_multidir_valid check (
-        cardinality(multidir) <> 1 and cardinality(multidir) <= 32 and coalesce(array_ndims(multidir), 1) = 1
-        and array_position(multidir, null) is null),
-    -- Beyond that programs cannot read a time, and infinity is none.
-    constraint gromacs_to_tune_deadline_valid check (
-        deadline between '2000-01-01 00:00:00+00' and '9000-01-01 00:00:00+00'),
+    constraint gromacs_to_tune_benchmark_node_labels_valid check (case when jsonb_typeof(benchmark_node_labels) = 'object' then
+                jsonb_array_length(jsonb_path_query_array(benchmark_node_labels, '$.keyvalue()')) <= 32
+                and not jsonb_path_exists(benchmark_node_labels, '$.* ? (@.type() != "string")')
+                and not jsonb_path_exists(benchmark_node_labels, '$.keyvalue().value
+                    ? (!(@ like_regex "^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$"))')
+                and not jsonb_path_exists(benchmark_node_labels, '$.keyvalue().key
+                    ? (!(@ like_regex "^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"))')
+            else benchmark_node_labels is null end),
+    constraint gromacs_to_tune_extended_nsteps_valid check (extended_nsteps between 1 and 1000000000000000),
+    constraint gromacs_to_tune_checkpoint_path_append check (checkpoint_path is null or append is not true),
+    constraint gromacs_to_tune_benchmark_minimum check (kind <> 'calibration' or num_nonnulls(min_cpu_millicores, min_ns_per_day) = 0),
+    constraint gromacs_to_tune_benchmark_nodes check (kind <> 'calibration' or node_labels = '{}'),
+    constraint gromacs_to_tune_benchmark_mdrun_options check (kind <> 'calibration' or mdrun_options = '{}'),
+    constraint gromacs_to_tune_box_nm_dimensions check (array_ndims(box_nm) = 1 and array_lower(box_nm, 1) = 1),
+    constraint gromacs_to_tune_pme_grid_dimensions check (array_ndims(pme_grid) = 1 and array_lower(pme_grid, 1) = 1),
+    constraint gromacs_to_tune_state_valid check (state in ('queued', 'inspecting', 'tuning', 'submitted', 'running', 'interrupted', 'completed', 'failed', 'cancelled')),
+    constraint gromacs_to_tune_submission_valid check (submission >= 1),
+    constraint gromacs_to_tune_benchmark_of_simulation check (kind = 'calibration' or num_nonnulls(benchmark_atoms, benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels) = 0),
+    constraint gromacs_to_tune_benchmark_complete check (kind <> 'calibration' or num_nulls(benchmark_atoms, benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels, nsteps) = 0),
+    constraint gromacs_to_tune_benchmark_steps_valid check (kind <> 'calibration' or nsteps between 200 and 200000000),
     constraint gromacs_to_tune_benchmark_deadline check (kind <> 'calibration' or deadline is null),
-    constraint gromacs_to_tune_min_efficiency_valid check (min_efficiency >= 0.01 and min_efficiency <= 1),
-    constraint gromacs_to_tune_max_configurations_valid check (max_configurations between 1 and 32),
-    constraint gromacs_to_tune_gpu_price_valid check (gpu_price >= 0 and gpu_price <= 1000000),
-    constraint gromacs_to_tune_memory_price_valid check (memory_price >= 0 and memory_price <= 1000000),
-    constraint gromacs_to_tune_ladder_of_calibration check (
-        kind <> 'calibration' or num_nonnulls(min_efficiency, max_configurations, gpu_price, memory_price) = 0),
-    constraint gromacs_to_tune_grompp_options_valid check (
-        cardinality(grompp_options) <= 100 and coalesce(array_ndims(grompp_options), 1) = 1
-        and array_position(grompp_options, null) is null and octet_length(grompp_options::text) <= 8192),
+    constraint gromacs_to_tune_ladder_of_calibration check (kind <> 'calibration' or num_nonnulls(min_efficiency, max_configurations, gpu_price, memory_price) = 0),
     constraint gromacs_to_tune_benchmark_grompp_options check (kind <> 'calibration' or grompp_options = '{}'),
-    constraint gromacs_to_tune_multidir_grompp_options check (multidir = '{}' or grompp_options = '{}')
+    constraint gromacs_to_tune_multidir_grompp_options check (multidir = '{}' or grompp_options = '{}'),
+    -- End of what is generated.
+    constraint gromacs_to_tune_namespace_tenant foreign key (owner, namespace)
+        references gromacs_tenant (database_role, namespace)
 );
 
 comment on table gromacs_to_tune is 'Simulations to compute: one row per .tpr file. INSERT namespace, persistent_volume_claim and tpr_path; everything else has a default.';
 comment on column gromacs_to_tune.id is 'Number of the row; part of the names gromacs-<id>-<submission>.';
 comment on column gromacs_to_tune.uuid is 'Identity of the row: the label scavenger.dev/row-uuid of everything it submits, and the marker in its folder.';
-comment on column gromacs_to_tune.kind is 'simulation: computes the .tpr file. calibration: measures how fast a kind of node is.';
-comment on column gromacs_to_tune.owner is 'Database role that inserted the row.';
+-- Generated from schema/src/row: comments
 comment on column gromacs_to_tune.namespace is 'Kubernetes namespace it runs in.';
 comment on column gromacs_to_tune.persistent_volume_claim is 'PersistentVolumeClaim of that namespace with the .tpr file; results are written there, into the folder gromacs-<id> beside the file.';
 comment on column gromacs_to_tune.tpr_path is 'Path of the .tpr file, relative to the root of the volume. With multidir its folder holds the folders of the simulations, and each of these a file of that name. A calibration makes its own: calibration-<id>/water.tpr.';
+comment on column gromacs_to_tune.multidir is 'Folders of several simulations that the row computes side by side, relative to the folder of tpr_path, such as {sim0,sim1,sim2,sim3}; 2 to 32. Each holds a file and, if the row starts from one, a checkpoint of the names that tpr_path and checkpoint_path end in. Empty for one simulation.';
 comment on column gromacs_to_tune.image is 'Container image with GROMACS; the tenant''s, or the submitter''s --gromacs-image, if not given.';
 comment on column gromacs_to_tune.run_as_user is 'User id the simulation runs as; it must be able to write beside the .tpr file. The tenant''s, or 1000, if not given.';
-comment on column gromacs_to_tune.interruption_after_seconds is 'Seconds of run time between checkpoints: what an interruption can cost at most. 600, or what the tenant''s limits make of it, if not given.';
 comment on column gromacs_to_tune.run_as_group is 'Group id the simulation runs as; the tenant''s, or run_as_user, if not given.';
+comment on column gromacs_to_tune.append is 'True if mdrun goes on in its output files, which it must be able to lock; false if each restart writes new parts (md.part0002.log and so on). The inspection finds out if not given.';
+comment on column gromacs_to_tune.checkpoint_path is 'Path of a .cpt file of the same run, relative to the root of the volume, that the simulation starts from; it is copied into the folder of the row, and each start writes new parts of the output. From the beginning if not given.';
+comment on column gromacs_to_tune.mdrun_options is 'Further options of mdrun and their values, each a word of its own, such as {-dlb,yes,-plumed,meta/plumed.dat}; files are named relative to the root of the volume. docs/rows.md lists them.';
+comment on column gromacs_to_tune.grompp_options is 'Options of gmx grompp and their values, each a word of its own, such as {-f,md.mdp,-c,gromacs-6/confout.gro,-p,topol.top}: the .tpr file is made with them in its folder before it is read, as long as nothing has been computed. {after} in a path stands for the row in after. Empty if the file is there.';
+comment on column gromacs_to_tune.project is 'What it belongs to, for filters and for the sums of gromacs-submitter list --by-project.';
+comment on column gromacs_to_tune.labels is 'Names and values that filters look for, such as {"T": "310", "lambda": "0.3"}.';
+comment on column gromacs_to_tune.node_labels is 'Labels that its node must have, such as {"node.kubernetes.io/instance-type": "c6a.8xlarge"}: it runs on that kind of node alone, and its configurations are chosen for it. Any node of the pool if empty.';
+comment on column gromacs_to_tune.held is 'True if it is not begun, nor begun again, until it is released.';
+comment on column gromacs_to_tune.after is 'Rows of the same owner that must be completed before this one begins: its file is not even read before. A row that was removed counts as completed.';
+comment on column gromacs_to_tune.deadline is 'When it should be completed. It orders the choice of configurations, and lets the row grow earlier; nothing is stopped for it. No deadline if null.';
 comment on column gromacs_to_tune.priority is 'Rows of one owner start in descending priority, then in the order of id.';
 comment on column gromacs_to_tune.max_cpu_millicores is 'Most CPU it may ask for, in thousandths of a core; the nodes decide if null.';
 comment on column gromacs_to_tune.max_memory_bytes is 'Most memory it may ask for, in bytes; the nodes decide if null.';
 comment on column gromacs_to_tune.max_gpus is 'Most GPUs it may ask for; the nodes decide if null.';
 comment on column gromacs_to_tune.min_cpu_millicores is 'Least CPU that it runs with, in thousandths of a core: it waits rather than fall back to less. None if null or 0.';
 comment on column gromacs_to_tune.min_ns_per_day is 'Least predicted speed that it runs with, in ns of simulated time per day: it waits rather than fall back to a slower configuration. None if null or 0.';
+comment on column gromacs_to_tune.interruption_after_seconds is 'Seconds of run time between checkpoints: what an interruption can cost at most. 600, or what the tenant''s limits make of it, if not given.';
 comment on column gromacs_to_tune.fallback_after_seconds is 'Seconds it waits for free capacity before the next smaller configuration is tried; the submitter''s --fallback-after if null.';
-comment on column gromacs_to_tune.append is 'True if mdrun goes on in its output files, which it must be able to lock; false if each restart writes new parts (md.part0002.log and so on). The inspection finds out if not given.';
-comment on column gromacs_to_tune.checkpoint_path is 'Path of a .cpt file of the same run, relative to the root of the volume, that the simulation starts from; it is copied into the folder of the row, and each start writes new parts of the output. From the beginning if not given.';
-comment on column gromacs_to_tune.mdrun_options is 'Further options of mdrun and their values, each a word of its own, such as {-dlb,yes,-plumed,meta/plumed.dat}; files are named relative to the root of the volume. docs/rows.md lists them.';
-comment on column gromacs_to_tune.node_labels is 'Labels that its node must have, such as {"node.kubernetes.io/instance-type": "c6a.8xlarge"}: it runs on that kind of node alone, and its configurations are chosen for it. Any node of the pool if empty.';
-comment on column gromacs_to_tune.service_account is 'ServiceAccount that it runs as, from gromacs_tenant; the namespace''s default one if null.';
-comment on column gromacs_to_tune.project is 'What it belongs to, for filters and for the sums of gromacs-submitter list --by-project.';
-comment on column gromacs_to_tune.labels is 'Names and values that filters look for, such as {"T": "310", "lambda": "0.3"}.';
-comment on column gromacs_to_tune.after is 'Rows of the same owner that must be completed before this one begins: its file is not even read before. A row that was removed counts as completed.';
-comment on column gromacs_to_tune.benchmark_atoms is 'Atoms of the box of water, about: it is made of whole copies of 648 atoms. Only of a calibration, as all benchmark_ columns; its nsteps are given, too.';
-comment on column gromacs_to_tune.benchmark_ranks is 'Thread-MPI ranks of mdrun, those for PME included. It takes a core per rank and thread.';
-comment on column gromacs_to_tune.benchmark_threads is 'OpenMP threads of each rank.';
-comment on column gromacs_to_tune.benchmark_pme_ranks is 'Ranks for PME alone; 0 if not given.';
-comment on column gromacs_to_tune.benchmark_gpus is 'GPUs, 0 or 1; 0 if not given.';
-comment on column gromacs_to_tune.benchmark_node_labels is 'Labels that the node must have, such as {"node.kubernetes.io/instance-type": "c6a.16xlarge"}; any node of the pool if not given.';
+comment on column gromacs_to_tune.min_efficiency is 'Share of the best speed per price that the first configuration has at least, 0.01 to 1; that of the pool if null, or the tuner''s own.';
+comment on column gromacs_to_tune.max_configurations is 'Most configurations that are tried, 1 to 32; those of the pool if null, or the tuner''s own.';
+comment on column gromacs_to_tune.gpu_price is 'Cores that a GPU counts as; those of the pool if null, or the tuner''s own.';
+comment on column gromacs_to_tune.memory_price is 'Cores that a GiB of memory counts as; those of the pool if null, or the tuner''s own.';
 comment on column gromacs_to_tune.atoms is 'Number of atoms.';
 comment on column gromacs_to_tune.box_nm is 'Diagonal of the box matrix, three lengths in nm.';
 comment on column gromacs_to_tune.nsteps is 'Steps to do.';
@@ -412,12 +355,21 @@ comment on column gromacs_to_tune.gpu_pme is 'True if PME may be computed on a G
 comment on column gromacs_to_tune.gpu_bonded is 'True if bonded interactions may be computed on a GPU.';
 comment on column gromacs_to_tune.gpu_update is 'True if update and constraints may be computed on a GPU.';
 comment on column gromacs_to_tune.gromacs_version is 'Version of GROMACS in the image.';
-comment on column gromacs_to_tune.inspected is 'What the inspection of the .tpr file found, in the units of the columns above; null until then.';
-comment on column gromacs_to_tune.pinned_image is 'The image as the inspection ran it, by its digest, so that what a tag names later does not matter; by its name where the node names no digest. Null until then, and after image was changed.';
+comment on column gromacs_to_tune.kind is 'simulation: computes the .tpr file. calibration: measures how fast a kind of node is.';
+comment on column gromacs_to_tune.benchmark_atoms is 'Atoms of the box of water, about: it is made of whole copies of 648 atoms. Only of a calibration, as all benchmark_ columns; its nsteps are given, too.';
+comment on column gromacs_to_tune.benchmark_ranks is 'Thread-MPI ranks of mdrun, those for PME included. It takes a core per rank and thread.';
+comment on column gromacs_to_tune.benchmark_threads is 'OpenMP threads of each rank.';
+comment on column gromacs_to_tune.benchmark_pme_ranks is 'Ranks for PME alone; 0 if not given.';
+comment on column gromacs_to_tune.benchmark_gpus is 'GPUs, 0 or 1; 0 if not given.';
+comment on column gromacs_to_tune.benchmark_node_labels is 'Labels that the node must have, such as {"node.kubernetes.io/instance-type": "c6a.16xlarge"}; any node of the pool if not given.';
 comment on column gromacs_to_tune.extended_nsteps is 'Set it on a completed row to go on from its checkpoint until it has done so many steps in all, more than nsteps; null if it was never extended. mdrun then reads extended.tpr in the folder of the row.';
 comment on column gromacs_to_tune.cancel_requested is 'Set it to stop the simulation for good.';
 comment on column gromacs_to_tune.retry_requested is 'Set it on a failed or cancelled row to go on from its last checkpoint.';
-comment on column gromacs_to_tune.held is 'True if it is not begun, nor begun again, until it is released.';
+-- End of what is generated.
+comment on column gromacs_to_tune.owner is 'Database role that inserted the row.';
+comment on column gromacs_to_tune.service_account is 'ServiceAccount that it runs as, from gromacs_tenant; the namespace''s default one if null.';
+comment on column gromacs_to_tune.inspected is 'What the inspection of the .tpr file found, in the units of the columns above; null until then.';
+comment on column gromacs_to_tune.pinned_image is 'The image as the inspection ran it, by its digest, so that what a tag names later does not matter; by its name where the node names no digest. Null until then, and after image was changed.';
 comment on column gromacs_to_tune.state is 'queued, inspecting, tuning, submitted, running, interrupted, completed, failed or cancelled.';
 comment on column gromacs_to_tune.reason is 'Message: why the row is in this state.';
 comment on column gromacs_to_tune.submission is 'Number of its ScavengerJob gromacs-<id>-<submission>, counted from 1; a retry makes the next one.';
@@ -446,15 +398,8 @@ comment on column gromacs_to_tune.failures is 'Steps in a row that could not be 
 comment on column gromacs_to_tune.wakes is 'Counts reasons to look at the row at once; one that arrives while a submitter works on it is not lost.';
 comment on column gromacs_to_tune.follower is 'Submitter that follows the log of the running attempt.';
 comment on column gromacs_to_tune.followed_until is 'Until when it does without another sign of life; later another one may.';
-comment on column gromacs_to_tune.multidir is 'Folders of several simulations that the row computes side by side, relative to the folder of tpr_path, such as {sim0,sim1,sim2,sim3}; 2 to 32. Each holds a file and, if the row starts from one, a checkpoint of the names that tpr_path and checkpoint_path end in. Empty for one simulation.';
 comment on column gromacs_to_tune.blocked is 'True if it waits in the cluster for something that other rows of its owner do not wait for, such as its volume: others begin meanwhile.';
-comment on column gromacs_to_tune.deadline is 'When it should be completed. It orders the choice of configurations, and lets the row grow earlier; nothing is stopped for it. No deadline if null.';
 comment on column gromacs_to_tune.late_seconds is 'Seconds by which it is expected to miss its deadline, at the slow end of what is predicted or measured; null if it is expected to meet it.';
-comment on column gromacs_to_tune.min_efficiency is 'Share of the best speed per price that the first configuration has at least, 0.01 to 1; that of the pool if null, or the tuner''s own.';
-comment on column gromacs_to_tune.max_configurations is 'Most configurations that are tried, 1 to 32; those of the pool if null, or the tuner''s own.';
-comment on column gromacs_to_tune.gpu_price is 'Cores that a GPU counts as; those of the pool if null, or the tuner''s own.';
-comment on column gromacs_to_tune.memory_price is 'Cores that a GiB of memory counts as; those of the pool if null, or the tuner''s own.';
-comment on column gromacs_to_tune.grompp_options is 'Options of gmx grompp and their values, each a word of its own, such as {-f,md.mdp,-c,gromacs-6/confout.gro,-p,topol.top}: the .tpr file is made with them in its folder before it is read, as long as nothing has been computed. {after} in a path stands for the row in after. Empty if the file is there.';
 
 -- Claims go over the rows that are in work and over the head of the queue of each owner in each namespace, never over the
 -- backlog, and count what is in work there.
@@ -904,9 +849,11 @@ begin
         raise exception using errcode = 'check_violation', constraint = 'gromacs_to_tune_checkpoint_path_allowed',
             message = 'a calibration starts from the beginning; leave checkpoint_path out';
     end if;
+    -- Generated from schema/src/row: system of a calibration
     if num_nonnulls(new.atoms, new.box_nm, new.init_step, new.dt_ps, new.cutoff_nm, new.rlist_nm, new.nstlist,
         new.pme_grid, new.pme_order, new.bonded_interactions, new.constraints, new.gpu_nonbonded, new.gpu_pme,
         new.gpu_bonded, new.gpu_update, new.gromacs_version) > 0
+    -- End of what is generated.
     then
         -- What was measured would be told of another system than ran.
         raise exception using errcode = 'check_violation', constraint = 'gromacs_to_tune_system_allowed',
@@ -1041,15 +988,14 @@ begin
 end
 $$;
 comment on function gromacs_edit_allowed is 'Lets what a row asks for be changed only while it is queued or has ended.';
-create trigger gromacs_edit_allowed before update of held, after, image, priority, max_cpu_millicores, max_memory_bytes,
-    max_gpus, min_cpu_millicores, min_ns_per_day, interruption_after_seconds, fallback_after_seconds, append,
-    mdrun_options, node_labels, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order, bonded_interactions, constraints, gpu_nonbonded, gpu_pme,
-    gpu_bonded, gpu_update, gromacs_version on gromacs_to_tune
-    for each row execute function gromacs_edit_allowed();
-create trigger gromacs_edit_allowed_ladder before update of min_efficiency, max_configurations, gpu_price, memory_price
+-- Generated from schema/src/row: trigger of edits
+create trigger gromacs_edit_allowed before update of image, append, mdrun_options, grompp_options, node_labels,
+    held, after, priority, max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores, min_ns_per_day,
+    interruption_after_seconds, fallback_after_seconds, min_efficiency, max_configurations, gpu_price, memory_price,
+    atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order, bonded_interactions,
+    constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version
     on gromacs_to_tune for each row execute function gromacs_edit_allowed();
-create trigger gromacs_edit_allowed_grompp before update of grompp_options on gromacs_to_tune
-    for each row execute function gromacs_edit_allowed();
+-- End of what is generated.
 -- The tenant's limits hold for what is changed as for what is inserted.
 create trigger gromacs_before_edit before update of image, max_cpu_millicores, max_memory_bytes, max_gpus,
     interruption_after_seconds on gromacs_to_tune
@@ -1758,22 +1704,22 @@ end
 $$;
 
 grant select, delete on gromacs_to_tune to gromacs_chemist;
-grant insert (kind, namespace, persistent_volume_claim, tpr_path, multidir, image, run_as_user, run_as_group, priority,
+-- Project, labels, deadline and requests in any state, everything else as the trigger above lets it.
+-- Generated from schema/src/row: rights
+grant insert (namespace, persistent_volume_claim, tpr_path, multidir, image, run_as_user, run_as_group, append,
+    checkpoint_path, mdrun_options, grompp_options, project, labels, node_labels, held, after, deadline, priority,
     max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores, min_ns_per_day, interruption_after_seconds,
-    fallback_after_seconds, append, checkpoint_path, mdrun_options, grompp_options, node_labels, project, labels, held, after, deadline,
-    min_efficiency, max_configurations, gpu_price, memory_price, benchmark_atoms, benchmark_ranks,
-    benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels,
+    fallback_after_seconds, min_efficiency, max_configurations, gpu_price, memory_price, atoms, box_nm, nsteps,
+    init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order, bonded_interactions, constraints,
+    gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version, kind, benchmark_atoms, benchmark_ranks,
+    benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels) on gromacs_to_tune to gromacs_chemist;
+grant update (image, append, mdrun_options, grompp_options, project, labels, node_labels, held, after, deadline,
+    priority, max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores, min_ns_per_day,
+    interruption_after_seconds, fallback_after_seconds, min_efficiency, max_configurations, gpu_price, memory_price,
     atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order, bonded_interactions,
-    constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version) on gromacs_to_tune to gromacs_chemist;
-grant update (cancel_requested, retry_requested, extended_nsteps) on gromacs_to_tune to gromacs_chemist;
--- In any state: they change nothing of what runs.
-grant update (project, labels, deadline) on gromacs_to_tune to gromacs_chemist;
-grant update (held, after, image, priority, max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores,
-    min_ns_per_day, interruption_after_seconds,
-    fallback_after_seconds, append, mdrun_options, grompp_options, node_labels, min_efficiency, max_configurations,
-    gpu_price, memory_price, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist,
-    pme_grid, pme_order, bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version)
-    on gromacs_to_tune to gromacs_chemist;
+    constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version, extended_nsteps, cancel_requested,
+    retry_requested) on gromacs_to_tune to gromacs_chemist;
+-- End of what is generated.
 grant select on gromacs_ladder, gromacs_tuner_answer, gromacs_attempt, gromacs_observation, gromacs_event, gromacs_tenant,
     gromacs_queue
     to gromacs_chemist, gromacs_submitter, gromacs_reader;

@@ -10,6 +10,8 @@ use crate::row;
 pub(crate) struct Rule {
     /// The name of its constraint, without that of the table.
     pub name: &'static str,
+    /// The condition.
+    pub condition: &'static str,
     /// What a person must change so that it holds.
     pub message: &'static str,
 }
@@ -18,47 +20,73 @@ pub(crate) struct Rule {
 pub(crate) const RULES: &[Rule] = &[
     Rule {
         name: "checkpoint_path_append",
+        condition: "checkpoint_path is null or append is not true",
         message: "a simulation that starts from a checkpoint writes new parts of its output; leave append out, or say false",
     },
     Rule {
         name: "benchmark_minimum",
+        condition: "kind <> 'calibration' or num_nonnulls(min_cpu_millicores, min_ns_per_day) = 0",
         message: "a calibration runs with one configuration; leave min_cpu_millicores and min_ns_per_day out",
     },
     Rule {
         name: "benchmark_nodes",
+        condition: "kind <> 'calibration' or node_labels = '{}'",
         message: "a calibration names its nodes in benchmark_node_labels; leave node_labels out",
     },
     Rule {
         name: "benchmark_mdrun_options",
+        condition: "kind <> 'calibration' or mdrun_options = '{}'",
         message: "a calibration runs mdrun as it is; leave mdrun_options out",
     },
-    Rule { name: "box_nm_dimensions", message: "box_nm must be three positive lengths in nm" },
-    Rule { name: "pme_grid_dimensions", message: "pme_grid must be three numbers between 4 and 4096" },
-    Rule { name: "state_valid", message: "state must be one of the states that the table's comment lists" },
-    Rule { name: "submission_valid", message: "submission must be at least 1" },
+    Rule {
+        name: "box_nm_dimensions",
+        condition: "array_ndims(box_nm) = 1 and array_lower(box_nm, 1) = 1",
+        message: "box_nm must be three positive lengths in nm",
+    },
+    Rule {
+        name: "pme_grid_dimensions",
+        condition: "array_ndims(pme_grid) = 1 and array_lower(pme_grid, 1) = 1",
+        message: "pme_grid must be three numbers between 4 and 4096",
+    },
+    Rule {
+        name: "state_valid",
+        condition: "state in ('queued', 'inspecting', 'tuning', 'submitted', 'running', 'interrupted', 'completed', 'failed', 'cancelled')",
+        message: "state must be one of the states that the table's comment lists",
+    },
+    Rule { name: "submission_valid", condition: "submission >= 1", message: "submission must be at least 1" },
     Rule {
         name: "benchmark_of_simulation",
+        condition: "kind = 'calibration' or num_nonnulls(benchmark_atoms, benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels) = 0",
         message: "only a calibration has benchmark_ columns; leave them out, or set kind to calibration",
     },
     Rule {
         name: "benchmark_complete",
+        condition: "kind <> 'calibration' or num_nulls(benchmark_atoms, benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels, nsteps) = 0",
         message: "a calibration needs benchmark_atoms, benchmark_ranks, benchmark_threads and nsteps",
     },
     Rule {
         name: "benchmark_steps_valid",
+        condition: "kind <> 'calibration' or nsteps between 200 and 200000000",
         message: "nsteps of a calibration must be between 200 and 200000000",
     },
-    Rule { name: "benchmark_deadline", message: "a calibration has no deadline; leave it out" },
+    Rule {
+        name: "benchmark_deadline",
+        condition: "kind <> 'calibration' or deadline is null",
+        message: "a calibration has no deadline; leave it out",
+    },
     Rule {
         name: "ladder_of_calibration",
+        condition: "kind <> 'calibration' or num_nonnulls(min_efficiency, max_configurations, gpu_price, memory_price) = 0",
         message: "a calibration runs with one configuration; leave min_efficiency, max_configurations, gpu_price and memory_price out",
     },
     Rule {
         name: "benchmark_grompp_options",
+        condition: "kind <> 'calibration' or grompp_options = '{}'",
         message: "a calibration makes its file itself; leave grompp_options out",
     },
     Rule {
         name: "multidir_grompp_options",
+        condition: "multidir = '{}' or grompp_options = '{}'",
         message: "a row of several simulations makes none of its files; leave grompp_options out, and run gmx grompp in each folder",
     },
 ];

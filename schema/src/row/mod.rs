@@ -2,6 +2,7 @@
 
 mod column;
 mod columns;
+pub mod sql;
 mod value;
 
 pub use column::{Check, Column, Flag, Update};

@@ -5,13 +5,15 @@
 
 use std::io;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
+use scavenger_schema::row::sql;
 use serde_json::json;
 
 fn main() -> Result<()> {
     let crds =
         scavenger_schema::crds_yaml().context("the CustomResourceDefinitions cannot be written as YAML")?;
     let files = json!({
+        sql::FILE: sql::migration().map_err(Error::msg)?,
         "schema/generated/crds.yaml": crds,
         "schema/generated/tuner-openapi.json": scavenger_schema::openapi::openapi(),
         "docs/tuner-model.md": scavenger_tuner_model::description::page(),

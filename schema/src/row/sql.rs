@@ -1,0 +1,150 @@
+//! What follows from the table of columns in the migration: `cargo xtask generate` writes it between its marks.
+
+use std::fmt::Write as _;
+
+use super::{COLUMNS, Column, System, Update, all};
+use crate::rules::RULES;
+use crate::simulation::MIGRATIONS;
+
+/// The migration, relative to the checkout.
+pub const FILE: &str = "schema/migrations/0018_queue.sql";
+
+/// What a line begins with, and then the name of a part, above what is generated.
+const BEGIN: &str = "-- Generated from schema/src/row: ";
+
+/// The line below it.
+const END: &str = "-- End of what is generated.";
+
+/// Longest line of a list.
+const WIDTH: usize = 120;
+
+/// The migration with all of its parts as the table has them.
+///
+/// # Errors
+/// The name of a part that is not known, or has no end.
+pub fn migration() -> Result<String, String> {
+    MIGRATIONS.iter().last().map_or(Ok(String::new()), |migration| fill(migration.sql.as_str()))
+}
+
+fn fill(text: &str) -> Result<String, String> {
+    let mut filled = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        filled.push_str(line);
+        filled.push('\n');
+        let Some(name) = line.trim_start().strip_prefix(BEGIN) else { continue };
+        let indent = &line[..line.len() - line.trim_start().len()];
+        for generated in part(name).ok_or_else(|| format!("there is no part {name:?}"))?.lines() {
+            // Writing to a String cannot fail.
+            let _ = writeln!(filled, "{indent}{generated}");
+        }
+        let end = lines.find(|line| line.trim_start() == END);
+        let _ = writeln!(filled, "{}", end.ok_or_else(|| format!("the part {name:?} has no end"))?);
+    }
+    Ok(filled)
+}
+
+fn part(name: &str) -> Option<String> {
+    Some(match name {
+        "columns" => all().map(definition).collect(),
+        "checks" => {
+            let of_columns = all().filter_map(|it| Some((format!("{}_valid", it.name), it.condition()?)));
+            let others = RULES.iter().map(|rule| (rule.name.to_owned(), rule.condition.to_owned()));
+            let checks = of_columns.chain(others);
+            checks
+                .map(|(name, condition)| format!("constraint gromacs_to_tune_{name} check ({condition}),\n"))
+                .collect()
+        }
+        "comments" => all().map(comment).collect(),
+        "rights" => {
+            let inserted = all().filter(|column| !column.is_request);
+            let updated = all().filter(|column| column.update != Update::Never);
+            grant("insert", inserted) + &grant("update", updated)
+        }
+        "trigger of edits" => {
+            let columns = names(COLUMNS.iter().filter(|column| column.update == Update::AtRest));
+            let list = wrap("create trigger gromacs_edit_allowed before update of ", &columns);
+            format!("{list}\n    on gromacs_to_tune for each row execute function gromacs_edit_allowed();\n")
+        }
+        "system of a calibration" => {
+            let system = System::default();
+            let columns: Vec<String> = system
+                .values()
+                .map(|it| it.0)
+                .filter(|name| *name != "nsteps")
+                .map(|name| format!("new.{name}"))
+                .collect();
+            format!("{}) > 0\n", wrap("if num_nonnulls(", &columns))
+        }
+        _ => return None,
+    })
+}
+
+fn definition(column: &Column) -> String {
+    let is_filled = column.is_required || column.is_of_tenant || column.default.is_some();
+    let mut line = format!("{} {}", column.name, column.kind.sql());
+    line.push_str(if is_filled { " not null" } else { "" });
+    line.push_str(&column.default.map(|default| format!(" default {default}")).unwrap_or_default());
+    line + ",\n"
+}
+
+fn comment(column: &Column) -> String {
+    let text = column.comment.replace('\'', "''");
+    format!("comment on column gromacs_to_tune.{} is '{text}';\n", column.name)
+}
+
+fn grant(right: &str, columns: impl Iterator<Item = &'static Column>) -> String {
+    format!(
+        "{}) on gromacs_to_tune to gromacs_chemist;\n",
+        wrap(&format!("grant {right} ("), &names(columns))
+    )
+}
+
+fn names(columns: impl Iterator<Item = &'static Column>) -> Vec<String> {
+    columns.map(|column| column.name.to_owned()).collect()
+}
+
+/// A list behind `begin`, in lines of at most [`WIDTH`].
+fn wrap(begin: &str, items: &[String]) -> String {
+    let mut text = begin.to_owned();
+    let mut width = text.len();
+    for (place, item) in items.iter().enumerate() {
+        let item = if place + 1 == items.len() { item.clone() } else { format!("{item},") };
+        if width + 1 + item.len() > WIDTH - 4 {
+            text.push_str("\n    ");
+            width = 4;
+        } else if place > 0 {
+            text.push(' ');
+            width += 1;
+        }
+        text.push_str(&item);
+        width += item.len();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_migration_is_as_the_table_has_it() {
+        let written = MIGRATIONS.iter().last().expect("should have a migration").sql.as_str();
+        assert!(migration().expect("should have every part") == written, "run `cargo xtask generate`");
+        for name in ["columns", "checks", "comments", "rights", "trigger of edits", "system of a calibration"]
+        {
+            assert!(written.contains(&format!("{BEGIN}{name}\n")), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_part_that_nobody_knows_or_ends_is_an_error() {
+        assert!(
+            fill("-- Generated from schema/src/row: column\n")
+                .is_err_and(|error| error.contains("\"column\""))
+        );
+        assert!(
+            fill("-- Generated from schema/src/row: rights\n").is_err_and(|error| error.contains("no end"))
+        );
+    }
+}
