@@ -22,7 +22,7 @@ use crate::gpus;
 use crate::view::{AttemptView, JobView};
 
 /// How often a row that waits is looked at although no event asked for it. Thousands may wait while a few run, and the
-/// watch tells of each change. Shorter than [`AWAY_AFTER_SECONDS`], so that no look misses that the operator was away.
+/// watch tells of each change. Shorter than the time after which the operator is away (`clock.rs`), so that no look misses that the operator was away.
 const WAITING_INTERVAL: Duration = Duration::from_secs(120);
 
 /// The first delay before the ladder is tried again from its largest configuration; doubles with each lap.

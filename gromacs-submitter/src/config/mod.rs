@@ -1,11 +1,11 @@
 //! What can be set, on the command line or in the environment.
 
-mod duration;
 mod edit;
 mod folder;
 mod queue;
 mod row;
 mod tenant;
+mod written;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,17 +16,18 @@ use scavenger_program::completions;
 use scavenger_program::logging::{Logging, Program};
 use scavenger_schema::scavenger_job::ImagePullPolicy;
 
-use duration::duration;
 pub use edit::{EditOptions, ExtendOptions};
 pub use folder::{AttemptNumber, FetchOptions, FilesOptions, Kubernetes, LogsOptions, Reading};
 pub use queue::{
     AddOptions, CancelOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat, ReportOptions,
-    RetryOptions, RowsOptions, Selection, ShowOptions, Since, WatchOptions,
+    RetryOptions, RowsOptions, Selection, ShowOptions, WatchOptions,
 };
-pub(crate) use queue::{deadline, label};
 pub(crate) use row::texts;
 pub use row::{AddColumns, EditColumns};
 pub use tenant::{AddTenantOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions};
+pub use written::Since;
+use written::duration;
+pub(crate) use written::{deadline, label};
 
 use crate::webhook::WebhookUrl;
 

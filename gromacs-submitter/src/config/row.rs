@@ -6,8 +6,7 @@ use clap::builder::{
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use scavenger_schema::row::{self, Check, Column, Edit, Kind, Labels, NewRow, Value};
 
-use super::duration;
-use super::queue::{deadline, label};
+use super::written::{deadline, duration, label};
 use crate::gmx_options::OptionError;
 use crate::grompp_options;
 use crate::mdrun_options::MdrunOptions;
