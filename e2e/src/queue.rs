@@ -28,7 +28,7 @@ pub struct Row {
     /// Column of that name.
     pub reason: Option<String>,
     /// Column of that name.
-    pub rung: Option<i32>,
+    pub configuration_number: Option<i32>,
     /// Column of that name.
     pub step: Option<i64>,
     /// Column of that name.

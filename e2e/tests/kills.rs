@@ -396,7 +396,7 @@ async fn is_held_while_it_grows(stage: &Stage, id: i64) -> Result<()> {
     let mut job = is_suspended_to_grow(stage, id).await?;
     job.is_held().await?;
     job.is_interrupted(Reason::Suspended, WaitingReason::Suspended).await?;
-    let stays = "state = 'interrupted' and rung = 3 and next_rung is null and submitter_state ->> 'grown_from' is null";
+    let stays = "state = 'interrupted' and configuration = 3 and next_configuration is null and submitter_state ->> 'grown_from' is null";
     stage.row_is(id, stays).await?;
     job.is_suspended().await?;
     cancel(stage, id, job).await
@@ -409,7 +409,9 @@ async fn grows(stage: &Stage, id: i64) -> Result<()> {
     job.is_interrupted(Reason::Suspended, WaitingReason::Suspended).await?;
     job.is_replaced(5).await?;
     // It may run at once, and was then never seen to wait: here it always is.
-    stage.row_is(id, "state = 'interrupted' and rung = 1 and submitter_state -> 'grown_from' = '3'").await?;
+    stage
+        .row_is(id, "state = 'interrupted' and configuration = 1 and submitter_state -> 'grown_from' = '3'")
+        .await?;
     job.runs(LONG_GOES_ON).await?;
     stage.progresses(id, 2, 1200).await?;
     job.completes("", Some(LONG_END)).await?;
@@ -530,12 +532,12 @@ async fn end_of(stage: &Stage, id: i64, witness: &Witness) -> Result<End> {
         .await?,
         ladder: read(format!(
             // Whether the tuner explores another layout of the same resources is a matter of chance, and moves the others.
-            "select to_jsonb(l) - '{{row_id,creation_time,place,reason}}'::text[] as rung
+            "select to_jsonb(l) - '{{row_id,creation_time,place,reason}}'::text[] as of_ladder
             from gromacs_ladder l where row_id = {id} and not exists (
                 select from gromacs_ladder first where first.row_id = l.row_id and first.submission = l.submission
-                and first.rung < l.rung and (first.cpu_millicores, first.memory_bytes, first.gpus)
+                and first.configuration < l.configuration and (first.cpu_millicores, first.memory_bytes, first.gpus)
                     = (l.cpu_millicores, l.memory_bytes, l.gpus))
-            order by submission, rung"
+            order by submission, configuration"
         ))
         .await?,
         observations: read(format!(
@@ -549,8 +551,8 @@ async fn end_of(stage: &Stage, id: i64, witness: &Witness) -> Result<End> {
         events: read(format!(
             // How long there was no room depends on the clock, and so does whether the capacity after an interruption is
             // known at the first look.
-            "select state, submission, rung, case
-                when state = 'interrupted' and rung = lag(rung) over (order by id) then 'interrupted'
+            "select state, submission, configuration, case
+                when state = 'interrupted' and configuration = lag(configuration) over (order by id) then 'interrupted'
                 else regexp_replace(message, 'for [0-9]+ s', 'for some s') end as message
             from gromacs_event where row_id = {id} order by id"
         ))

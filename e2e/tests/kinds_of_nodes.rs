@@ -86,7 +86,8 @@ async fn add(world: &World, postgres: &Postgres, columns: &str, values: &str) ->
 
 /// Waits until the tuner has answered, and returns the kinds of hardware of a row's configurations.
 async fn classes(postgres: &Postgres, id: i64) -> Result<Vec<String>> {
-    let select = format!("select hardware_class, gpus from gromacs_ladder where row_id = {id} order by rung");
+    let select =
+        format!("select hardware_class, gpus from gromacs_ladder where row_id = {id} order by configuration");
     let rows: Vec<Value> = until(&format!("row {id} has configurations"), || async {
         let rows: Vec<Value> = postgres.rows(&select).await?;
         Ok((!rows.is_empty()).then_some(rows))

@@ -121,7 +121,7 @@ async fn grows(world: &World, database: &Database) -> Result<i64> {
         Ok(id)
     })
     .await?;
-    ensure!(row(database, id).await?.rung == Some(2), "it should run on half a core");
+    ensure!(row(database, id).await?.configuration_number == Some(2), "it should run on half a core");
     evict(world, id).await?;
     is_interrupted(database, id, 1).await?;
     progresses(database, id, 300).await?;

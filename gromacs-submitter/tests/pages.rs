@@ -27,7 +27,7 @@ const BEFORE: [(&str, &str); 13] = [
     ("set priority = 10", ROW_7_AGAIN),
     ("set append = false", "update gromacs_to_tune set state = 'cancelled' where id = 7"),
     ("late_seconds > 0", "update gromacs_to_tune set deadline = now() - interval '1 hour' where id = 7"),
-    ("select rung, ", LADDER),
+    ("select configuration, ", LADDER),
     ("from gromacs_attempt where row_id = 7", ATTEMPT),
     ("and outcome = 'failed'", FAILED),
     (
@@ -52,7 +52,7 @@ const ROW_7_AGAIN: &str = "alter table gromacs_to_tune alter column id restart w
 const EXTENDABLE: &str =
     "update gromacs_to_tune set state = 'completed', nsteps = 50000000, dt_ps = 0.002 where id = 7";
 
-const LADDER: &str = "insert into gromacs_ladder (row_id, submission, rung, cpu_millicores, memory_bytes, gpus, layout,
+const LADDER: &str = "insert into gromacs_ladder (row_id, submission, configuration, cpu_millicores, memory_bytes, gpus, layout,
         ns_per_day_p10, ns_per_day_p50, ns_per_day_p90, efficiency, predicted_memory_bytes, hardware_class, fits_now,
         reason, model_version)
     values (7, 1, 1, 1000, 1048576, 0, '{}', 1, 2, 3, 1, 1048576, 'zen4', true, 'the largest that pays', '1')

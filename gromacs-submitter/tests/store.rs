@@ -363,7 +363,7 @@ async fn a_whole_life_is_written_down() {
     let running = RowFilter { states: vec![State::Running], ..RowFilter::default() };
     let view = &store.list(&running).await.expect("should list")[0];
     assert_eq!(view["configuration"], "1 core, 300 MiB, 1x1");
-    assert_eq!((view["rung"].as_i64(), view["rungs"].as_i64()), (Some(2), Some(2)));
+    assert_eq!((view["configuration_number"].as_i64(), view["configurations"].as_i64()), (Some(2), Some(2)));
     assert_eq!(view["percent"].as_f64(), Some(25.0));
     assert!(view["expected_finish_time"].is_string());
 
@@ -452,7 +452,7 @@ async fn a_whole_life_is_written_down() {
         (5, 2, Some("zen2"), 31.0),
     ] {
         sqlx::query(
-            "insert into gromacs_attempt (row_id, submission, attempt, rung, creation_time, hardware_class, ns_per_day)
+            "insert into gromacs_attempt (row_id, submission, attempt, configuration, creation_time, hardware_class, ns_per_day)
             values ($1, 1, $2, $3, now(), $4, $5)",
         )
         .bind(id)
@@ -547,12 +547,13 @@ async fn a_fall_back_is_told_even_if_the_next_attempt_runs_by_then() {
     status.start_time = Some(now().into());
     status.reason = Some("attempt 2 runs".to_owned());
     store.record(&claim, &status, &Changes::default()).await.expect("should write");
-    let said: Vec<Option<String>> =
-        sqlx::query_scalar("select message from gromacs_event where row_id = $1 and rung = 2 order by id")
-            .bind(id)
-            .fetch_all(store.pool())
-            .await
-            .expect("should read the history");
+    let said: Vec<Option<String>> = sqlx::query_scalar(
+        "select message from gromacs_event where row_id = $1 and configuration = 2 order by id",
+    )
+    .bind(id)
+    .fetch_all(store.pool())
+    .await
+    .expect("should read the history");
     assert_eq!(said, [Some(why.to_owned()), Some("attempt 2 runs".to_owned())]);
 }
 

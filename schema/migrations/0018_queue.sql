@@ -186,8 +186,8 @@ create table gromacs_to_tune (
     reason text,
     submission integer not null default 1,
     job_uid text,
-    rung integer,
-    next_rung integer,
+    configuration integer,
+    next_configuration integer,
     attempt integer not null default 0,
     first_step bigint,
     step bigint,
@@ -374,8 +374,8 @@ comment on column gromacs_to_tune.state is 'queued, inspecting, tuning, submitte
 comment on column gromacs_to_tune.reason is 'Message: why the row is in this state.';
 comment on column gromacs_to_tune.submission is 'Number of its ScavengerJob gromacs-<id>-<submission>, counted from 1; a retry makes the next one.';
 comment on column gromacs_to_tune.job_uid is 'UID of the ScavengerJob once it was seen.';
-comment on column gromacs_to_tune.rung is 'Number in gromacs_ladder of the configuration in use, counted from 1.';
-comment on column gromacs_to_tune.next_rung is 'Number in gromacs_ladder of the configuration that is about to replace it; null otherwise.';
+comment on column gromacs_to_tune.configuration is 'Number in gromacs_ladder of the configuration in use, counted from 1.';
+comment on column gromacs_to_tune.next_configuration is 'Number in gromacs_ladder of the configuration that is about to replace it; null otherwise.';
 comment on column gromacs_to_tune.attempt is 'Number of the ScavengerJob''s attempt that first_step, step and ns_per_day belong to.';
 comment on column gromacs_to_tune.first_step is 'Step at which that attempt started.';
 comment on column gromacs_to_tune.step is 'Last step seen; with multidir, that of the least advanced simulation.';
@@ -446,7 +446,7 @@ create index gromacs_to_tune_deadline on gromacs_to_tune (owner, id desc) where 
 create table gromacs_ladder (
     row_id bigint not null references gromacs_to_tune (id) on delete cascade,
     submission integer not null,
-    rung integer not null,
+    configuration integer not null,
     cpu_millicores integer not null,
     memory_bytes bigint not null,
     gpus integer not null,
@@ -466,15 +466,15 @@ create table gromacs_ladder (
     node_labels jsonb not null default '{}',
     place integer,
     replaced boolean not null default false,
-    primary key (row_id, submission, rung),
-    constraint gromacs_ladder_rung_valid check (rung >= 1),
+    primary key (row_id, submission, configuration),
+    constraint gromacs_ladder_configuration_valid check (configuration >= 1),
     constraint gromacs_ladder_resources_valid check (cpu_millicores > 0 and memory_bytes > 0 and gpus >= 0),
     constraint gromacs_ladder_node_labels_valid check (jsonb_typeof(node_labels) = 'object')
 );
 comment on table gromacs_ladder is 'Configurations that the tuner proposed for a row, largest first.';
 comment on column gromacs_ladder.row_id is 'The row of gromacs_to_tune.';
 comment on column gromacs_ladder.submission is 'The submission it was proposed for.';
-comment on column gromacs_ladder.rung is 'Number of the configuration, counted from 1, the largest first; what the tuner proposes after an interruption has the next numbers.';
+comment on column gromacs_ladder.configuration is 'Number of the configuration, counted from 1, the largest first; what the tuner proposes after an interruption has the next numbers.';
 comment on column gromacs_ladder.cpu_millicores is 'CPU it asks for, in thousandths of a core.';
 comment on column gromacs_ladder.memory_bytes is 'Memory it asks for, in bytes.';
 comment on column gromacs_ladder.gpus is 'GPUs it asks for.';
@@ -499,7 +499,7 @@ create table gromacs_attempt (
     row_id bigint not null references gromacs_to_tune (id) on delete cascade,
     submission integer not null,
     attempt integer not null,
-    rung integer,
+    configuration integer,
     cpu_millicores integer,
     memory_bytes bigint,
     gpus integer,
@@ -532,7 +532,7 @@ comment on table gromacs_attempt is 'What ran: the attempts of each ScavengerJob
 comment on column gromacs_attempt.row_id is 'The row of gromacs_to_tune.';
 comment on column gromacs_attempt.submission is 'The submission it belongs to.';
 comment on column gromacs_attempt.attempt is 'Number of the attempt in the ScavengerJob, counted from 1.';
-comment on column gromacs_attempt.rung is 'Number in gromacs_ladder of the configuration it ran with; null if it ran with another one.';
+comment on column gromacs_attempt.configuration is 'Number in gromacs_ladder of the configuration it ran with; null if it ran with another one.';
 comment on column gromacs_attempt.cpu_millicores is 'CPU it had, in thousandths of a core.';
 comment on column gromacs_attempt.memory_bytes is 'Memory it had, in bytes.';
 comment on column gromacs_attempt.gpus is 'GPUs it had.';
@@ -634,7 +634,7 @@ create table gromacs_event (
     event_time timestamptz not null default clock_timestamp(),
     state text not null,
     submission integer not null,
-    rung integer,
+    configuration integer,
     message text
 );
 create index gromacs_event_of_row on gromacs_event (row_id, id);
@@ -644,7 +644,7 @@ comment on column gromacs_event.row_id is 'The row of gromacs_to_tune.';
 comment on column gromacs_event.event_time is 'When it happened.';
 comment on column gromacs_event.state is 'State of the row from then on.';
 comment on column gromacs_event.submission is 'Submission of the row from then on.';
-comment on column gromacs_event.rung is 'Configuration of the row from then on.';
+comment on column gromacs_event.configuration is 'Configuration of the row from then on.';
 comment on column gromacs_event.message is 'Message: why it happened.';
 
 -- Rows by state. Each change of a state adds a line, so that no transaction waits for another; a submitter sums them up.
@@ -1247,28 +1247,28 @@ create trigger gromacs_before_update before update on gromacs_to_tune for each r
 create function gromacs_record_event() returns trigger language plpgsql security definer as $$
 begin
     if tg_op = 'INSERT' then
-        insert into gromacs_event (row_id, state, submission, rung, message)
-            values (new.id, new.state, new.submission, new.rung, new.reason);
+        insert into gromacs_event (row_id, state, submission, configuration, message)
+            values (new.id, new.state, new.submission, new.configuration, new.reason);
         return null;
     end if;
     -- A change of configuration is told in the words that announced it, also where the next attempt began meanwhile.
-    if new.rung is distinct from old.rung and new.rung = old.next_rung and new.reason is distinct from old.reason then
-        insert into gromacs_event (row_id, state, submission, rung, message)
-            values (new.id, old.state, new.submission, new.rung, old.reason);
+    if new.configuration is distinct from old.configuration and new.configuration = old.next_configuration and new.reason is distinct from old.reason then
+        insert into gromacs_event (row_id, state, submission, configuration, message)
+            values (new.id, old.state, new.submission, new.configuration, old.reason);
     end if;
     if new.state is distinct from old.state or new.submission is distinct from old.submission
-        or new.rung is distinct from old.rung
+        or new.configuration is distinct from old.configuration
     then
-        insert into gromacs_event (row_id, state, submission, rung, message)
-            values (new.id, new.state, new.submission, new.rung, new.reason);
+        insert into gromacs_event (row_id, state, submission, configuration, message)
+            values (new.id, new.state, new.submission, new.configuration, new.reason);
     end if;
     if new.cancel_requested and not old.cancel_requested then
-        insert into gromacs_event (row_id, state, submission, rung, message)
-            values (new.id, new.state, new.submission, new.rung, concat('cancel requested by ', session_user));
+        insert into gromacs_event (row_id, state, submission, configuration, message)
+            values (new.id, new.state, new.submission, new.configuration, concat('cancel requested by ', session_user));
     end if;
     if new.retry_requested and not old.retry_requested then
-        insert into gromacs_event (row_id, state, submission, rung, message)
-            values (new.id, new.state, new.submission, new.rung, case
+        insert into gromacs_event (row_id, state, submission, configuration, message)
+            values (new.id, new.state, new.submission, new.configuration, case
                 when new.extended_nsteps is distinct from old.extended_nsteps
                     then concat('extension to ', new.extended_nsteps, ' steps requested by ', session_user)
                 else concat('retry requested by ', session_user) end);
@@ -1280,7 +1280,7 @@ create trigger gromacs_record_insert after insert on gromacs_to_tune
     for each row execute function gromacs_record_event();
 create trigger gromacs_record_event after update on gromacs_to_tune for each row
     when (old.state is distinct from new.state or old.submission is distinct from new.submission
-        or old.rung is distinct from new.rung or (new.cancel_requested and not old.cancel_requested)
+        or old.configuration is distinct from new.configuration or (new.cancel_requested and not old.cancel_requested)
         or (new.retry_requested and not old.retry_requested))
     execute function gromacs_record_event();
 
@@ -1288,8 +1288,8 @@ create function gromacs_record_late() returns trigger language plpgsql security 
 declare
     minutes bigint := new.late_seconds / 60;
 begin
-    insert into gromacs_event (row_id, state, submission, rung, message)
-        values (new.id, new.state, new.submission, new.rung, case
+    insert into gromacs_event (row_id, state, submission, configuration, message)
+        values (new.id, new.state, new.submission, new.configuration, case
             when new.late_seconds is null then 'is expected to meet its deadline again'
             when minutes < 1 then 'will just miss its deadline'
             else concat('will miss its deadline by about ', case
@@ -1602,14 +1602,14 @@ select
             then concat('waits for its turn', ': ' || gromacs_turn(q.owner, q.namespace))
         else q.reason
     end as reason,
-    case when l.rung is not null then
+    case when l.configuration is not null then
         trim_scale(l.cpu_millicores / 1000.0) || case when l.cpu_millicores = 1000 then ' core, ' else ' cores, ' end
         || case when l.gpus = 1 then '1 GPU, ' when l.gpus > 1 then l.gpus || ' GPUs, ' else '' end
         || ceil(l.memory_bytes / 1048576.0) || ' MiB, '
         || (l.layout ->> 'ntmpi') || 'x' || (l.layout ->> 'ntomp')
     end as configuration,
-    l.rung,
-    r.rungs,
+    l.configuration as configuration_number,
+    r.configurations,
     q.step,
     least(9223372036854775807, coalesce(q.init_step, 0)::numeric + q.nsteps)::bigint as last_step,
     case when q.state = 'completed' and q.inspected ->> 'integrator' in ('steep', 'cg', 'l-bfgs') then 100.0
@@ -1649,19 +1649,19 @@ left join lateral (
         sum(greatest(0, extract(epoch from coalesce(t.end_time, now()) - t.start_time)))
             filter (where t.start_time is not null)::bigint as run_seconds,
         sum(t.lost_seconds)::bigint as lost_seconds,
-        (array_agg(t.rung order by t.submission desc, t.attempt desc) filter (where t.start_time is not null and t.submission = q.submission))[1] as last_rung
+        (array_agg(t.configuration order by t.submission desc, t.attempt desc) filter (where t.start_time is not null and t.submission = q.submission))[1] as last_configuration
     from gromacs_attempt t where t.row_id = q.id
 ) a on true
 -- What really ran last; what is asked for until something did.
 left join gromacs_ladder l on l.row_id = q.id and l.submission = q.submission
-    and l.rung = case when q.state in ('running', 'completed', 'failed') then coalesce(a.last_rung, q.rung) else q.rung end
+    and l.configuration = case when q.state in ('running', 'completed', 'failed') then coalesce(a.last_configuration, q.configuration) else q.configuration end
 left join lateral (
-    select count(*) as rungs from gromacs_ladder c where c.row_id = q.id and c.submission = q.submission
+    select count(*) as configurations from gromacs_ladder c where c.row_id = q.id and c.submission = q.submission
 ) r on true;
 comment on view gromacs_queue is 'The queue for people and dashboards: state, why it waits, configuration, progress, interruptions.';
 comment on column gromacs_queue.configuration is 'What it runs with, or asks for: cores, GPUs, memory, ranks x threads.';
-comment on column gromacs_queue.rung is 'Number in gromacs_ladder of that configuration, counted from 1; 1 is the largest.';
-comment on column gromacs_queue.rungs is 'Number of configurations on the ladder.';
+comment on column gromacs_queue.configuration_number is 'Number in gromacs_ladder of that configuration, counted from 1; 1 is the largest.';
+comment on column gromacs_queue.configurations is 'Number of configurations on the ladder.';
 comment on column gromacs_queue.last_step is 'Step at which the simulation is complete.';
 comment on column gromacs_queue.percent is 'Share of the steps done, in percent.';
 comment on column gromacs_queue.expected_finish_time is 'When it will be complete at its present speed, if nothing interrupts it.';

@@ -463,8 +463,10 @@ pub struct RowStatus {
     /// UID of the ScavengerJob once it was seen.
     pub job_uid: Option<String>,
     /// Configuration in use.
+    #[sqlx(rename = "configuration")]
     pub rung: Option<i32>,
     /// Configuration that is about to replace it.
+    #[sqlx(rename = "next_configuration")]
     pub next_rung: Option<i32>,
     /// Attempt that the progress belongs to.
     pub attempt: i32,
@@ -554,6 +556,7 @@ pub struct PrivateState {
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
 pub struct LadderRung {
     /// Place in the ladder, counted from 1.
+    #[sqlx(rename = "configuration")]
     pub rung: i32,
     /// CPU, millicores.
     pub cpu_millicores: i32,

@@ -20,7 +20,7 @@ fn a_row_comes_down_the_ladder_and_completes() {
         let row = state(&database, id, "completed").await?;
         is_complete(&row)?;
         // The first configuration asks for both cores, which the node cannot give.
-        ensure!(row.rung.is_some_and(|rung| rung > 1), "{row:?}");
+        ensure!(row.configuration_number.is_some_and(|rung| rung > 1), "{row:?}");
         let names = simulations(world, id).await?;
         ensure!(names.len() == 1, "falling back must stay within one ScavengerJob: {names:?}");
         let observations: Vec<serde_json::Value> =

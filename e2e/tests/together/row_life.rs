@@ -223,7 +223,7 @@ fn a_quota_that_is_too_small_for_the_largest_is_enough_for_a_smaller() {
             let id = insert(world, &database, "water/water.tpr", &columns).await?;
             let row = state(&database, id, "completed").await?;
             is_complete(&row)?;
-            ensure!(row.rung == Some(2), "{row:?}");
+            ensure!(row.configuration_number == Some(2), "{row:?}");
             ensure!(
                 simulations(world, id).await?.len() == 1,
                 "falling back must stay within one ScavengerJob"

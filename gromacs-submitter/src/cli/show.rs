@@ -103,7 +103,9 @@ fn facts(row: &QueueRow, story: &Value) -> Vec<(&'static str, String)> {
     }
     if let Some(configuration) = &row.configuration {
         let tried = tried(story);
-        let place = tried.iter().position(|rung| row.rung.is_some() && rung["rung"].as_i64() == row.rung);
+        let place = tried.iter().position(|rung| {
+            row.configuration_number.is_some() && rung["configuration"].as_i64() == row.configuration_number
+        });
         let place = place
             .map(|index| format!(" (configuration {} of {})", index + 1, tried.len()))
             .unwrap_or_default();
@@ -290,7 +292,7 @@ fn ladder(row: &QueueRow, story: &Value) -> Table {
     for (place, rung) in (1..).zip(tried(story)) {
         let number = |name: &str| rung[name].as_f64().map_or_else(|| "-".to_owned(), speed);
         table.push(&[
-            if rung["rung"].as_i64() == row.rung { "->" } else { "" }.to_owned(),
+            if rung["configuration"].as_i64() == row.configuration_number { "->" } else { "" }.to_owned(),
             i32::to_string(&place),
             rung["cpu_millicores"].as_f64().map_or_else(|| "-".to_owned(), |it| (it / 1000.0).to_string()),
             text(&rung["gpus"]),
@@ -363,7 +365,7 @@ fn history(story: &Value, most: Option<usize>) -> (Table, usize) {
         table.push(&[
             event["event_time"].as_str().map(second).unwrap_or_default(),
             text(&event["state"]),
-            event["rung"].as_i64().map(|rung| rung.to_string()).unwrap_or_default(),
+            event["configuration"].as_i64().map(|rung| rung.to_string()).unwrap_or_default(),
             event["message"].as_str().unwrap_or_default().to_owned(),
         ]);
     }
@@ -436,10 +438,10 @@ mod tests {
                 "seconds_in_state": 125, "cancel_requested": false, "retry_requested": false, "rows_ahead": null,
             },
             "ladder": [
-                { "submission": 1, "rung": 1, "cpu_millicores": 2000, "gpus": 0, "memory_bytes": 67_108_864,
+                { "submission": 1, "configuration": 1, "cpu_millicores": 2000, "gpus": 0, "memory_bytes": 67_108_864,
                   "layout": { "ntmpi": 1, "ntomp": 2 }, "ns_per_day_p10": 15.0, "ns_per_day_p50": 20.0,
                   "ns_per_day_p90": 26.0, "reason": "the fastest" },
-                { "submission": 1, "rung": 2, "cpu_millicores": 1000, "gpus": 0, "memory_bytes": 67_108_864,
+                { "submission": 1, "configuration": 2, "cpu_millicores": 1000, "gpus": 0, "memory_bytes": 67_108_864,
                   "layout": { "ntmpi": 1, "ntomp": 1 }, "ns_per_day_p10": 8.0, "ns_per_day_p50": 11.0,
                   "ns_per_day_p90": 14.0, "efficiency": 0.914, "reason": "half of it" },
             ],
@@ -456,7 +458,7 @@ mod tests {
                   "last_step": null, "ns_per_day": null, "run_seconds": 125, "message": "bad \u{1b}[2J news" },
             ],
             "events": (0..20).map(|number| json!({
-                "event_time": "2026-11-21T08:00:10.123+00:00", "state": "queued", "rung": null, "message": format!("{number}"),
+                "event_time": "2026-11-21T08:00:10.123+00:00", "state": "queued", "configuration": null, "message": format!("{number}"),
             })).collect::<Vec<_>>(),
         })
     }

@@ -48,7 +48,7 @@ pub(super) async fn keep(
     .await?;
     let messages: Vec<String> = answer.notes.iter().map(|note| format!("the tuner notes: {note}")).collect();
     sqlx::query(
-        "insert into gromacs_event (row_id, state, submission, rung, message)
+        "insert into gromacs_event (row_id, state, submission, configuration, message)
         select $1, $2, $3, $4, n.message from unnest($5::text[]) with ordinality n (message, place)
         where not exists (select from gromacs_event e where e.row_id = $1 and e.message = n.message)
         order by n.place",

@@ -52,7 +52,7 @@ macro_rules! columns {
         bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version,
         benchmark_atoms, benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels,
         inspected, extended_nsteps, cancel_requested, retry_requested,
-        state, reason, submission, job_uid, rung, next_rung,
+        state, reason, submission, job_uid, configuration, next_configuration,
         attempt, first_step, step, ns_per_day, progress_time, interruptions,
         start_time, finish_time, next_attempt_time, failures,
         peak_memory_bytes,
@@ -313,10 +313,10 @@ impl Store {
     /// The database's.
     pub async fn ladder(&self, row: i64, submission: i32) -> Result<Vec<LadderRung>, StoreError> {
         Ok(sqlx::query_as(
-            "select rung, cpu_millicores, memory_bytes, gpus, node_labels, layout, ns_per_day_p10, ns_per_day_p50, ns_per_day_p90,
+            "select configuration, cpu_millicores, memory_bytes, gpus, node_labels, layout, ns_per_day_p10, ns_per_day_p50, ns_per_day_p90,
                 hours_to_finish, efficiency, predicted_memory_bytes, hardware_class, fits_now, reason, model_version,
                 replaced
-            from gromacs_ladder where row_id = $1 and submission = $2 order by coalesce(place, rung), rung",
+            from gromacs_ladder where row_id = $1 and submission = $2 order by coalesce(place, configuration), configuration",
         )
         .bind(row)
         .bind(submission)
@@ -332,9 +332,9 @@ impl Store {
         Ok(sqlx::query_as(
             "select l.layout, l.refused as words, (
                 select a.node from gromacs_attempt a
-                where a.row_id = l.row_id and a.submission = l.submission and a.rung = l.rung
+                where a.row_id = l.row_id and a.submission = l.submission and a.configuration = l.configuration
                 order by a.attempt desc limit 1) as node
-            from gromacs_ladder l where l.row_id = $1 and l.refused is not null order by l.submission, l.rung",
+            from gromacs_ladder l where l.row_id = $1 and l.refused is not null order by l.submission, l.configuration",
         )
         .bind(row)
         .fetch_all(&self.pool)
@@ -349,7 +349,7 @@ impl Store {
         Ok(sqlx::query_as(
             "select l.layout, a.memory_bytes, l.predicted_memory_bytes
             from gromacs_attempt a
-            join gromacs_ladder l on l.row_id = a.row_id and l.submission = a.submission and l.rung = a.rung
+            join gromacs_ladder l on l.row_id = a.row_id and l.submission = a.submission and l.configuration = a.configuration
             where a.row_id = $1 and a.reason = $2 and a.memory_bytes is not null",
         )
         .bind(row)
@@ -376,7 +376,7 @@ impl Store {
                 select l.cpu_millicores, l.gpus, l.layout, a.ns_per_day, a.hardware_class, true as is_own,
                     row_number() over (order by a.submission, a.attempt) as age
                 from gromacs_attempt a
-                join gromacs_ladder l on l.row_id = a.row_id and l.submission = a.submission and l.rung = a.rung
+                join gromacs_ladder l on l.row_id = a.row_id and l.submission = a.submission and l.configuration = a.configuration
                 where a.row_id = $1 and a.submission < $2
             ), newest as materialized (
                 -- Not all of them: a question must not read the whole table.

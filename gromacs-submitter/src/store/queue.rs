@@ -204,7 +204,7 @@ impl Store {
                         select count(*) from gromacs_to_tune a where a.state = 'queued' and not a.held
                             and not a.waits_for_rows and a.owner = t.owner
                             and (a.priority > t.priority or (a.priority = t.priority and a.id < t.id))) end),
-                'ladder', (select coalesce(jsonb_agg(to_jsonb(l) order by l.submission, coalesce(l.place, l.rung), l.rung), '[]')
+                'ladder', (select coalesce(jsonb_agg(to_jsonb(l) order by l.submission, coalesce(l.place, l.configuration), l.configuration), '[]')
                     from gromacs_ladder l where l.row_id = q.id),
                 'tuner_answers', (select coalesce(jsonb_agg(to_jsonb(w) order by w.submission), '[]')
                     from gromacs_tuner_answer w where w.row_id = q.id),
@@ -318,7 +318,7 @@ impl Store {
                 a.lost_seconds, o.node_cpu_millicores, o.node_requested_millicores
             from gromacs_attempt a join gromacs_to_tune q on q.id = a.row_id
             left join gromacs_ladder l
-                on l.row_id = a.row_id and l.submission = a.submission and l.rung = a.rung
+                on l.row_id = a.row_id and l.submission = a.submission and l.configuration = a.configuration
             left join gromacs_observation o
                 on o.row_id = a.row_id and o.submission = a.submission and o.attempt = a.attempt
                     and o.ns_per_day is not null

@@ -62,7 +62,7 @@ async fn write_changes(
     }
     if let Some(refused) = &changes.refused {
         sqlx::query(
-            "update gromacs_ladder set refused = $4 where row_id = $1 and submission = $2 and rung = $3",
+            "update gromacs_ladder set refused = $4 where row_id = $1 and submission = $2 and configuration = $3",
         )
         .bind(row.id)
         .bind(row.status.submission)
@@ -109,7 +109,7 @@ async fn write_status(
 ) -> Result<Claim, StoreError> {
     const UPDATE: &str = concat!(
         "update gromacs_to_tune set
-            state = $7, reason = $8, submission = $9, job_uid = $10, rung = $11, next_rung = $12, attempt = $13,
+            state = $7, reason = $8, submission = $9, job_uid = $10, configuration = $11, next_configuration = $12, attempt = $13,
             first_step = $14, step = $15, ns_per_day = $16, progress_time = $17, interruptions = $18,
             start_time = $19, finish_time = $20, failures = $21, peak_memory_bytes = $22, job_expiry_time = $23,
             inspect_again = $24, blocked = $25, late_seconds = $26, submitter_state = $27,
@@ -249,11 +249,11 @@ async fn write_rung(
     place: i32,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "insert into gromacs_ladder (row_id, submission, rung, cpu_millicores, memory_bytes, gpus, layout,
+        "insert into gromacs_ladder (row_id, submission, configuration, cpu_millicores, memory_bytes, gpus, layout,
             ns_per_day_p10, ns_per_day_p50, ns_per_day_p90, hours_to_finish, efficiency, predicted_memory_bytes,
             hardware_class, fits_now, reason, model_version, node_labels, place)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
-        on conflict (row_id, submission, rung) do update set
+        on conflict (row_id, submission, configuration) do update set
             ns_per_day_p10 = excluded.ns_per_day_p10, ns_per_day_p50 = excluded.ns_per_day_p50,
             ns_per_day_p90 = excluded.ns_per_day_p90, hours_to_finish = excluded.hours_to_finish,
             efficiency = excluded.efficiency, predicted_memory_bytes = excluded.predicted_memory_bytes,
@@ -313,7 +313,7 @@ async fn write_event(
     message: &str,
 ) -> Result<(), StoreError> {
     sqlx::query(
-        "insert into gromacs_event (row_id, state, submission, rung, message)
+        "insert into gromacs_event (row_id, state, submission, configuration, message)
         select $1, $2, $3, $4, $5
         where not exists (select from gromacs_event where row_id = $1 and submission = $3 and message = $5)",
     )
@@ -336,14 +336,14 @@ async fn upsert_attempt(
     let view = &attempt.view;
     let place = Place::of(view);
     sqlx::query(
-        "insert into gromacs_attempt (row_id, submission, attempt, rung, cpu_millicores, memory_bytes, gpus,
+        "insert into gromacs_attempt (row_id, submission, attempt, configuration, cpu_millicores, memory_bytes, gpus,
             mdrun_args, creation_time, start_time, end_time, outcome, reason, message, first_step, last_step,
             ns_per_day, peak_memory_bytes, log_end, image, node, node_labels, hardware_class, gromacs_version,
             gromacs_build, lost_seconds, restart_seconds)
         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
             $23, $24, $25, $26, $27)
         on conflict (row_id, submission, attempt) do update set
-            rung = excluded.rung, cpu_millicores = excluded.cpu_millicores, memory_bytes = excluded.memory_bytes,
+            configuration = excluded.configuration, cpu_millicores = excluded.cpu_millicores, memory_bytes = excluded.memory_bytes,
             gpus = excluded.gpus, mdrun_args = excluded.mdrun_args,
             start_time = coalesce(excluded.start_time, gromacs_attempt.start_time),
             end_time = coalesce(excluded.end_time, gromacs_attempt.end_time),
@@ -432,7 +432,7 @@ async fn insert_observation(
             node_requested_millicores)
         select $1, $2, $3, $4, $14, $5, $6, l.cpu_millicores, l.gpus, l.layout, $16, $7, $8, $9,
             $10, $11, $13, $15, $17, $18, $19, $20, $21
-        from gromacs_ladder l where l.row_id = $1 and l.submission = $2 and l.rung = $12
+        from gromacs_ladder l where l.row_id = $1 and l.submission = $2 and l.configuration = $12
         on conflict on constraint gromacs_observation_once do nothing",
     )
     .bind(row.id)

@@ -301,7 +301,7 @@ async fn chemists_write_only_what_is_theirs() {
         "insert into gromacs_event (row_id, state, submission) values (1, 'queued', 1)",
         "insert into gromacs_attempt (row_id, submission, attempt, creation_time) values (1, 1, 1, now())",
         "insert into gromacs_observation (owner, source, atoms, system, cpu_millicores, gpus, layout, hardware_class, node_labels, ns_per_day, steps, wall_seconds) values ('alice', 'import', 1, '{}', 1, 0, '{}', 'x', '{}', 1, 1, 1)",
-        "update gromacs_ladder set rung = 1",
+        "update gromacs_ladder set configuration = 1",
         "delete from gromacs_event",
         "delete from gromacs_observation",
         "update gromacs_queue set state = 'completed'",
@@ -322,7 +322,9 @@ async fn chemists_write_only_what_is_theirs() {
     }
     // The history is written with other rights than hers: by nothing of her own.
     alice
-        .execute("create temp table t (id bigint, state text, submission int, rung int, reason text)")
+        .execute(
+            "create temp table t (id bigint, state text, submission int, configuration int, reason text)",
+        )
         .await
         .expect("should make a table");
     let trigger = "create trigger t after insert on t for each row execute function gromacs_record_event()";
@@ -331,7 +333,7 @@ async fn chemists_write_only_what_is_theirs() {
     // Nor does she put anything of hers in the place of what it calls.
     alice
         .execute(
-            "create temp table gromacs_event (row_id bigint, state text, submission int, rung int, message text);
+            "create temp table gromacs_event (row_id bigint, state text, submission int, configuration int, message text);
             create temp table gromacs_tenant (database_role text, namespace text);
             insert into gromacs_tenant values ('alice', 'phys');
             create function pg_temp.now() returns timestamptz language sql as $$ select 'infinity'::timestamptz $$;

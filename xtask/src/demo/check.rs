@@ -59,7 +59,7 @@ pub(super) fn everything(stage: &Stage, queue: &Queue<'_>, rows: &[Row]) -> Resu
             Err(error) => wrong.push(format!("{}: {error:#}", row.tpr_path)),
         }
     }
-    if !rows.iter().any(|row| row.rung.is_some_and(|rung| rung > 1)) {
+    if !rows.iter().any(|row| row.configuration_number.is_some_and(|rung| rung > 1)) {
         wrong.push("no row came down from its first configuration".to_owned());
     }
     if !attempts.iter().any(|attempt| attempt.reason.as_deref() == Some(Reason::PreemptionByScheduler.name()))

@@ -104,7 +104,9 @@ fn line(row: &Row) -> String {
         &format!("{} {name}", row.id),
         &row.state,
         row.configuration.as_deref().unwrap_or("-"),
-        &row.rung.zip(row.rungs).map_or_else(dash, |(rung, rungs)| format!("{rung}/{rungs}")),
+        &row.configuration_number
+            .zip(row.configurations)
+            .map_or_else(dash, |(rung, rungs)| format!("{rung}/{rungs}")),
         &row.percent.map_or_else(dash, |percent| format!("{percent:.0} %")),
         &row.ns_per_day.map_or_else(dash, |speed| format!("{speed:.1}")),
         &row.interruptions.to_string(),
@@ -117,6 +119,6 @@ fn shape(row: &Row) -> String {
     let quarter = row.percent.map(|percent| (percent / 25.0).floor());
     format!(
         "{}|{:?}|{:?}|{quarter:?}|{}|{:?}",
-        row.state, row.configuration, row.rung, row.interruptions, row.reason
+        row.state, row.configuration, row.configuration_number, row.interruptions, row.reason
     )
 }
