@@ -7,14 +7,15 @@
 //! Refused is what nodes, the scheduler, a quota or the API server do not take, and what found no capacity for as long as the
 //! row waits for it.
 //!
-//! What the tuner proposes is narrowed before: configurations that mdrun refuses (`refused.rs`), with too little memory or too
-//! slow an end (`ladder.rs`), or for the wrong processor (`elsewhere.rs`) are none of the ladder.
+//! What the tuner proposes is narrowed before: configurations that mdrun refuses (`refused.rs`), with too little memory or less
+//! than the row's least (`ladder.rs`), or for the wrong processor (`elsewhere.rs`) are none of the ladder.
 
 use jiff::{SignedDuration, Timestamp};
 use scavenger_schema::simulation::LadderRung;
 use scavenger_vocabulary::Reason;
 
 use super::ladder::{asks_for, place};
+use super::words::RuledOut;
 use crate::view::{AttemptView, JobView};
 
 /// Less gain is not worth a change: predictions are wrong by as much.
@@ -23,12 +24,6 @@ pub(super) const LEAST_GAIN: f64 = 0.1;
 /// A configuration that was chosen freely, since another would be done sooner, stays for so long. What is refused, and what the
 /// cluster has interrupted, is replaced at once.
 const SETTLED_AFTER: SignedDuration = SignedDuration::from_secs(3600);
-
-/// What rules a configuration out, as people read it.
-pub(super) type RuledOut = &'static str;
-pub(super) const NO_CAPACITY: RuledOut = "no free capacity";
-pub(super) const OVER_QUOTA: RuledOut = "more than the quota leaves";
-pub(super) const OVER_LIMITS: RuledOut = "more than the pool's limits allow";
 
 /// A configuration that could be taken.
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,7 @@ use super::seen::Input;
 use crate::view::JobView;
 
 /// The operator writes the pool's status at least every minute. If it does not, its word on this row is old too.
-const AWAY_AFTER_SECONDS: f64 = 150.0;
+pub(super) const AWAY_AFTER_SECONDS: f64 = 150.0;
 
 pub(super) fn later(time: Timestamp, delay: Duration) -> Timestamp {
     jiff::SignedDuration::try_from(delay)

@@ -13,12 +13,13 @@ use scavenger_schema::simulation::{GromacsToTune, LadderRung, PrivateState, RowS
 use scavenger_vocabulary::Phase;
 
 use super::checkpoint::{can_grow, has_checkpoints};
-use super::chooser::{LEAST_GAIN, NO_CAPACITY, OVER_LIMITS, Offer, choose, has_grown_lately};
+use super::chooser::{LEAST_GAIN, Offer, choose, has_grown_lately};
 use super::clock::{by_operators_clock, is_operator_away, seconds_seen};
 use super::deadline::Outlook;
 use super::ladder::{below, hours, is_of_one_kind, rest_seconds};
 use super::seen::{Input, is_held};
 use super::step::{Action, Step, act, record, settle};
+use super::words::{NO_CAPACITY, OVER_LIMITS};
 use crate::manifest::restart_seconds;
 use crate::view::{JobView, PoolView};
 

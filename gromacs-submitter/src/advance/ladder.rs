@@ -7,6 +7,7 @@ use scavenger_schema::simulation::{GromacsToTune, Kind, LadderRung, RowStatus, S
 use scavenger_schema::tuning::{Layout, Resources};
 use sqlx::types::Json;
 
+use super::words::{BELOW_LEAST_CPU, BELOW_LEAST_SPEED, LONGER_THAN_A_DAY, RuledOut, SLOW_TO_STOP};
 use crate::manifest::needed_grace_seconds;
 use crate::view::PoolView;
 
@@ -86,8 +87,12 @@ pub fn with_ladder(
     pool: Option<&PoolView>,
     kills: &[Kill],
 ) -> Result<(RowStatus, Vec<LadderRung>), NoConfiguration> {
-    let in_time = stops_in_time(row, short_enough(row, large_enough(row, ladder, pool)?)?, pool)?;
-    let mut ladder = with_more_memory(row, in_time, pool, kills)?;
+    let is_out = |rung: &LadderRung| rules_out(row, rung, pool).is_some();
+    let (out, left): (Vec<_>, Vec<_>) = ladder.into_iter().partition(is_out);
+    if left.is_empty() {
+        return Err(why_none(row, &out, pool));
+    }
+    let mut ladder = with_more_memory(row, left, pool, kills)?;
     for (rung, number) in ladder.iter_mut().zip(1..) {
         rung.rung = number;
     }
@@ -104,6 +109,9 @@ pub fn with_ladder(
     if let Some(outgrown) = row.status.private.outgrown_memory_bytes {
         reason = format!("{reason}, with more than {} MiB of memory", outgrown / MIB);
     }
+    for (rung, why) in out.iter().filter_map(|rung| Some((rung, rules_out(row, rung, pool)?))) {
+        reason.push_str(&format!("; not {}: {why}", asks_for(rung)));
+    }
     let status = RowStatus {
         state: State::Submitted,
         reason: Some(reason),
@@ -115,29 +123,62 @@ pub fn with_ladder(
     Ok((status, ladder))
 }
 
+/// What keeps the row from a configuration, wherever that has capacity.
+fn rules_out(row: &GromacsToTune, rung: &LadderRung, pool: Option<&PoolView>) -> Option<RuledOut> {
+    if row.min_cpu_millicores.is_some_and(|least| rung.cpu_millicores < least) {
+        Some(BELOW_LEAST_CPU)
+    } else if row.min_ns_per_day.is_some_and(|least| rung.ns_per_day_p50 < least) {
+        Some(BELOW_LEAST_SPEED)
+    } else if row.is_minimisation()
+        && rung.hours_to_finish.is_some_and(|hours| hours > LONGEST_MINIMISATION_HOURS)
+    {
+        Some(LONGER_THAN_A_DAY)
+    } else if pool.is_some_and(|pool| needed_grace_seconds(row, rung) > pool.limits.max_grace_seconds) {
+        Some(SLOW_TO_STOP)
+    } else {
+        None
+    }
+}
+
 /// A speed as people read it: three digits or so.
 fn digits(ns_per_day: f64) -> String {
     let decimals = if ns_per_day >= 100.0 { 0 } else { 2 - usize::from(ns_per_day >= 10.0) };
     format!("{ns_per_day:.decimals$}")
 }
 
+/// What is interrupted is lost with a minimisation, so it must not take long: it might never end.
+const LONGEST_MINIMISATION_HOURS: f64 = 24.0;
+
+/// Why nothing is left of a ladder of which each configuration is ruled out: by the last of the rules that any of them came to.
+fn why_none(row: &GromacsToTune, ladder: &[LadderRung], pool: Option<&PoolView>) -> NoConfiguration {
+    let of = |why: RuledOut| ladder.iter().filter(move |rung| rules_out(row, rung, pool) == Some(why));
+    if of(SLOW_TO_STOP).next().is_some() {
+        let least = of(SLOW_TO_STOP).map(|rung| needed_grace_seconds(row, rung)).min().unwrap_or(0);
+        let most = pool.map_or(0, |pool| pool.limits.max_grace_seconds);
+        return NoConfiguration::Ever(format!(
+            "mdrun needs {least} s for its last checkpoint after SIGTERM, but the ScavengerPool allows \
+             {most} (limits.maxTerminationGracePeriodSeconds): ask an admin to raise it, and retry"
+        ));
+    }
+    if of(LONGER_THAN_A_DAY).next().is_some() {
+        let hours = of(LONGER_THAN_A_DAY).filter_map(|rung| rung.hours_to_finish);
+        let least = hours.fold(f64::INFINITY, f64::min);
+        let steps = row.system.nsteps.unwrap_or(0) as f64 * LONGEST_MINIMISATION_HOURS / least;
+        return NoConfiguration::Ever(format!(
+            "the minimisation may take {least:.0} h, and begins again after each interruption: allow at most {steps:.0} \
+             steps, which take a day, and retry"
+        ));
+    }
+    too_small(row, ladder, pool)
+}
+
 /// What is less than the row's own minimum is not tried: the row waits for room instead, or for nodes that are large enough,
 /// which an autoscaler may add. Only limits that are smaller than the minimum leave nothing to wait for.
-fn large_enough(
-    row: &GromacsToTune,
-    ladder: Vec<LadderRung>,
-    pool: Option<&PoolView>,
-) -> Result<Vec<LadderRung>, NoConfiguration> {
+fn too_small(row: &GromacsToTune, ladder: &[LadderRung], pool: Option<&PoolView>) -> NoConfiguration {
     let least_cpu = row.min_cpu_millicores.unwrap_or(0);
     let least_speed = row.min_ns_per_day.unwrap_or(0.0);
     let most_cpu = ladder.iter().map(|rung| rung.cpu_millicores).max().unwrap_or(0);
     let most_speed = ladder.iter().map(|rung| rung.ns_per_day_p50).fold(0.0, f64::max);
-    let (large, small): (Vec<_>, Vec<_>) = ladder
-        .into_iter()
-        .partition(|rung| rung.cpu_millicores >= least_cpu && rung.ns_per_day_p50 >= least_speed);
-    if !large.is_empty() || small.is_empty() {
-        return Ok(large);
-    }
     let cores = |millicores: i32| {
         let cpu_millicores = u32::try_from(millicores).unwrap_or(0);
         describe(Resources { cpu_millicores, memory_bytes: 0, gpus: 0 })
@@ -146,13 +187,13 @@ fn large_enough(
     let limit = pool.map_or(own.max_cpu_millicores, |pool| pool.limits.bound(&own).max_cpu_millicores);
     if let Some(limit) = limit.and_then(|limit| i32::try_from(limit).ok()).filter(|limit| *limit < least_cpu)
     {
-        return Err(NoConfiguration::Ever(format!(
+        return NoConfiguration::Ever(format!(
             "min_cpu_millicores is {least_cpu}, but max_cpu_millicores and the pool's limits allow {limit}: lower \
              min_cpu_millicores, and retry"
-        )));
+        ));
     }
     let waits = "the row waits for other nodes; to run on these, cancel it, lower";
-    Err(NoConfiguration::Now(if most_cpu < least_cpu {
+    NoConfiguration::Now(if most_cpu < least_cpu {
         format!(
             "no configuration that nodes and mdrun allow has {} (min_cpu_millicores), the largest has {}; {waits} \
              min_cpu_millicores, and retry",
@@ -167,48 +208,7 @@ fn large_enough(
             digits(least_speed),
             digits(most_speed)
         )
-    }))
-}
-
-/// What is interrupted is lost with a minimisation, so it must not take long.
-const LONGEST_MINIMISATION_HOURS: f64 = 24.0;
-
-/// A minimisation begins again after each interruption. With a configuration on which it may take longer than a day it
-/// might never end.
-fn short_enough(row: &GromacsToTune, ladder: Vec<LadderRung>) -> Result<Vec<LadderRung>, String> {
-    if !row.is_minimisation() {
-        return Ok(ladder);
-    }
-    let hours = |rung: &LadderRung| rung.hours_to_finish.unwrap_or(0.0);
-    let least = ladder.iter().map(hours).fold(f64::INFINITY, f64::min);
-    let short: Vec<LadderRung> =
-        ladder.into_iter().filter(|rung| hours(rung) <= LONGEST_MINIMISATION_HOURS).collect();
-    if short.is_empty() {
-        let steps = row.system.nsteps.unwrap_or(0) as f64 * LONGEST_MINIMISATION_HOURS / least;
-        return Err(format!(
-            "the minimisation may take {least:.0} h, and begins again after each interruption: allow at most {steps:.0} \
-             steps, which take a day, and retry"
-        ));
-    }
-    Ok(short)
-}
-
-fn stops_in_time(
-    row: &GromacsToTune,
-    ladder: Vec<LadderRung>,
-    pool: Option<&PoolView>,
-) -> Result<Vec<LadderRung>, String> {
-    let Some(most) = pool.map(|pool| pool.limits.max_grace_seconds) else { return Ok(ladder) };
-    let least = ladder.iter().map(|rung| needed_grace_seconds(row, rung)).min().unwrap_or(0);
-    let in_time: Vec<LadderRung> =
-        ladder.into_iter().filter(|rung| needed_grace_seconds(row, rung) <= most).collect();
-    if in_time.is_empty() {
-        return Err(format!(
-            "mdrun needs {least} s for its last checkpoint after SIGTERM, but the ScavengerPool allows \
-             {most} (limits.maxTerminationGracePeriodSeconds): ask an admin to raise it, and retry"
-        ));
-    }
-    Ok(in_time)
+    })
 }
 
 fn with_more_memory(

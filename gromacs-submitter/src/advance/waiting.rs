@@ -8,21 +8,19 @@ use scavenger_schema::simulation::{Kind, LadderRung, RowStatus};
 use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
 use super::checkpoint::can_grow;
-use super::chooser::{
-    Choice, LEAST_GAIN, NO_CAPACITY, OVER_QUOTA, Offer, RuledOut, choose, was_changed_lately,
-};
+use super::chooser::{Choice, LEAST_GAIN, Offer, choose, was_changed_lately};
 use super::clock::{by_operators_clock, is_operator_away, later, run_clock, seconds_between};
 use super::deadline::Outlook;
 use super::ladder::{below, hours, knows_room, rest_seconds, take};
 use super::seen::{Input, is_held};
 use super::step::{Action, Step, act, record, settle, settle_until};
-use super::words::said;
+use super::words::{NO_CAPACITY, OVER_QUOTA, RuledOut, said};
 use super::{growth, renewal};
 use crate::gpus;
 use crate::view::{AttemptView, JobView};
 
 /// How often a row that waits is looked at although no event asked for it. Thousands may wait while a few run, and the
-/// watch tells of each change. Shorter than the time after which the operator is away (`clock.rs`), so that no look misses that the operator was away.
+/// watch tells of each change. Shorter than [`super::clock::AWAY_AFTER_SECONDS`], so that no look misses that the operator was away.
 const WAITING_INTERVAL: Duration = Duration::from_secs(120);
 
 /// The first delay before the ladder is tried again from its largest configuration; doubles with each lap.

@@ -44,3 +44,14 @@ pub(super) fn no_nodes(row: &GromacsToTune) -> String {
 pub(super) fn before_greeting(sentence: &str) -> &str {
     sentence.split(": :-)").next().unwrap_or(sentence).lines().next().unwrap_or_default()
 }
+
+/// What rules a configuration out.
+pub(super) type RuledOut = &'static str;
+pub(super) const NO_CAPACITY: RuledOut = "no free capacity";
+pub(super) const OVER_QUOTA: RuledOut = "more than the quota leaves";
+pub(super) const OVER_LIMITS: RuledOut = "more than the pool's limits allow";
+pub(super) const BELOW_LEAST_CPU: RuledOut = "fewer cores than min_cpu_millicores";
+pub(super) const BELOW_LEAST_SPEED: RuledOut = "slower than min_ns_per_day";
+pub(super) const LONGER_THAN_A_DAY: RuledOut =
+    "it may take longer than a day, and begins again after each interruption";
+pub(super) const SLOW_TO_STOP: RuledOut = "its last checkpoint takes longer than the pool allows";

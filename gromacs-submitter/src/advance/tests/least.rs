@@ -45,6 +45,15 @@ fn a_row_that_wants_more_than_there_is_waits_and_says_what_to_lower() {
 }
 
 #[test]
+fn what_is_less_is_named_with_the_reason() {
+    let row = GromacsToTune { min_cpu_millicores: Some(1000), min_ns_per_day: Some(50.0), ..submitted() };
+    let (status, _) = with_ladder(&row, ladder(), Some(&pool()), &[]).expect("should be a ladder");
+    let said = "the tuner proposes 1 configuration; the largest is tried first; not 1 core: slower than min_ns_per_day; not \
+                0.5 cores: fewer cores than min_cpu_millicores";
+    assert_eq!(status.reason.as_deref(), Some(said));
+}
+
+#[test]
 fn limits_below_the_minimum_leave_nothing_to_wait_for() {
     let least = GromacsToTune { min_cpu_millicores: Some(4000), ..submitted() };
     let own = GromacsToTune { max_cpu_millicores: Some(2000), ..least.clone() };
