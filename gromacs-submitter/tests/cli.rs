@@ -158,6 +158,23 @@ async fn a_database_that_is_not_made_yet_is_waited_for() {
     assert!(output.status.success() && text(&output.stdout).contains("the schema has version"), "{output:?}");
 }
 
+/// On a busy server a migration takes more than a second, and all of its text would fill the log.
+#[tokio::test]
+async fn a_migration_that_takes_long_is_not_printed() {
+    let url = postgres::empty_database().await;
+    let mut admin = PgConnection::connect(&url).await.expect("should connect");
+    let slow = "create function slow() returns event_trigger language plpgsql as $$ begin
+            if tg_tag = 'COMMENT' and pg_backend_pid()::text <> coalesce(current_setting('slow.once', true), '') then
+                perform set_config('slow.once', pg_backend_pid()::text, false), pg_sleep(1.1);
+            end if; end $$;
+        create event trigger slow on ddl_command_start execute function slow()";
+    admin.execute(slow).await.expect("should slow it down");
+    let output = Program::new(url).run(&["migrate"]);
+    assert!(output.status.success(), "{output:?}");
+    let printed = [text(&output.stdout), text(&output.stderr)].concat();
+    assert!(printed.contains("the schema has version") && printed.len() < 1000, "{printed}");
+}
+
 #[tokio::test]
 async fn files_are_added_all_or_none() {
     let program = Program::migrated().await;

@@ -25,7 +25,7 @@ use scavenger_vocabulary::Reason;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow};
 use sqlx::types::Json;
-use sqlx::{FromRow as _, PgExecutor, PgPool, Row as _};
+use sqlx::{ConnectOptions as _, FromRow as _, PgExecutor, PgPool, Row as _};
 
 pub use add::{AddMode, Added};
 pub use answer::Answer;
@@ -170,7 +170,11 @@ impl Store {
     pub async fn migrate(&self) -> Result<i64, StoreError> {
         self.applied_migrations().await?;
         let mut migrations = Migrator::with_migrations(MIGRATIONS.iter().cloned().collect());
-        migrations.set_ignore_missing(true).run(&self.pool).await.map_err(StoreError::Migrate)?;
+        // A statement that takes more than a second is logged as a whole, and a migration is a statement of 100 kB.
+        let options = self.pool.connect_options().as_ref().clone().disable_statement_logging();
+        let pool = self.pool.options().clone().max_connections(1).connect_lazy_with(options);
+        migrations.set_ignore_missing(true).run(&pool).await.map_err(StoreError::Migrate)?;
+        pool.close().await;
         Ok(self.applied_migrations().await?.into_iter().max().unwrap_or(0))
     }
 
