@@ -276,12 +276,9 @@ fn script_for_several(probe: Probe) -> &'static str {
     }
 }
 
-/// The arguments of the script that reads a file, and whether it makes that first. What nobody asked to be read again is read as
-/// the row runs it, whatever has become of the user's file: its image is to be pinned again.
+/// The arguments of the script that reads a file, and whether it makes that first.
 fn inspection(row: &GromacsToTune) -> (Vec<String>, bool) {
-    let own = own_copy(row).filter(|_| !row.status.inspect_again);
-    let file = own.map_or_else(|| tpr_file(row), |copy| format!("{}/{copy}", working_directory(row)));
-    let mut arguments = vec!["inspect".to_owned(), file, working_directory(row), row.uuid.clone()];
+    let mut arguments = vec!["inspect".to_owned(), tpr_file(row), working_directory(row), row.uuid.clone()];
     let none = || NOTHING.to_owned();
     let steps = row.extended_nsteps.map(|nsteps| nsteps.to_string());
     arguments.push(steps.unwrap_or_else(none));
@@ -294,7 +291,7 @@ fn inspection(row: &GromacsToTune) -> (Vec<String>, bool) {
         arguments.extend(row.multidir.iter().cloned());
     }
     arguments.extend(files.files().map(|path| format!("{MOUNT_PATH}/{path}")));
-    let made_by = if own.is_some() { Vec::new() } else { words_for_grompp(row) };
+    let made_by = words_for_grompp(row);
     let makes = !made_by.is_empty();
     if makes {
         // Those of the inspection itself: all but its name.

@@ -160,21 +160,6 @@ fn an_image_without_thread_mpi_gets_no_number_of_ranks() {
     assert!(runs_on_one_rank(&GromacsToTune { mdrun_options: plumed, ..built("thread_mpi") }));
 }
 
-/// What nobody asked to be read again is read as the row runs it: only the image is to be pinned.
-#[test]
-fn an_image_is_pinned_again_without_the_users_file() {
-    let options = ["-f", "a.mdp", "-c", "a.gro", "-p", "a.top"].map(ToOwned::to_owned).to_vec();
-    let mut row = GromacsToTune { inspected: crate::fixtures::inspected(), grompp_options: options, ..row() };
-    let read = |row: &GromacsToTune| {
-        let spec = probe_job(row, Probe::Inspection, &manifest_settings(), &terms()).spec;
-        (spec.args[1].clone(), spec.command[2].contains("grompp"))
-    };
-    assert_eq!(read(&row), ("/data/water/gromacs-7/run-1-2.tpr".to_owned(), false));
-    // A retry reads what the user may have changed.
-    row.status.inspect_again = true;
-    assert_eq!(read(&row), ("6".to_owned(), true));
-}
-
 #[test]
 fn a_calibration_runs_one_layout_once_through_on_its_kind_of_node() {
     let row = calibration();
