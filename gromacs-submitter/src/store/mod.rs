@@ -15,17 +15,19 @@ mod statement;
 mod tenant;
 mod write;
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use scavenger_schema::bounds;
+use scavenger_schema::row;
 use scavenger_schema::simulation::{EVENT_CHANNEL, GromacsToTune, LadderRung, MIGRATIONS, NOTIFY_CHANNEL};
 use scavenger_schema::tuning::{Layout, MeasuredRun, SystemDescription};
 use scavenger_vocabulary::Reason;
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions, PgRow};
 use sqlx::types::Json;
-use sqlx::{ConnectOptions as _, FromRow as _, PgExecutor, PgPool, Row as _};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, FromRow as _, PgExecutor, PgPool, Row as _};
 
 pub use add::{AddMode, Added};
 pub use answer::Answer;
@@ -42,26 +44,17 @@ use crate::advance::{AttemptRecord, Kill, Observation, Refusal, Refused};
 use crate::probe::Inspection;
 use clock::Clock;
 
-/// Every column of [`GromacsToTune`], `wakes`, and the time.
-macro_rules! columns {
-    () => {
-        "id, uuid::text as uuid, kind, owner, namespace, persistent_volume_claim, tpr_path, multidir, image, pinned_image, run_as_user, run_as_group, priority,
-        max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores, min_ns_per_day, interruption_after_seconds,
-        fallback_after_seconds, append, checkpoint_path, mdrun_options, grompp_options, node_labels, deadline,
-        service_account, after, min_efficiency, max_configurations, gpu_price, memory_price, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order,
-        bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version,
-        benchmark_atoms, benchmark_ranks, benchmark_threads, benchmark_pme_ranks, benchmark_gpus, benchmark_node_labels,
-        inspected, extended_nsteps, cancel_requested, retry_requested,
-        state, reason, submission, job_uid, configuration, next_configuration,
-        attempt, first_step, step, ns_per_day, progress_time, interruptions,
-        start_time, finish_time, next_attempt_time, failures,
-        peak_memory_bytes,
-        job_expiry_time, inspect_again, submitter_state,
-        blocked, late_seconds, wakes,
-        clock_timestamp() as read_time"
-    };
-}
-use columns;
+/// Every column of [`GromacsToTune`], `wakes`, and the time. Those that people give follow from the table of columns.
+static COLUMNS: LazyLock<String> = LazyLock::new(|| {
+    let given: Vec<&str> = row::all().map(|column| column.name).collect();
+    format!(
+        "id, uuid::text as uuid, owner, service_account, pinned_image, inspected, {}, state, reason, submission, job_uid,
+        configuration, next_configuration, attempt, first_step, step, ns_per_day, progress_time, interruptions, start_time, finish_time,
+        next_attempt_time, failures, peak_memory_bytes, job_expiry_time, inspect_again, submitter_state, blocked,
+        late_seconds, wakes, clock_timestamp() as read_time",
+        given.join(", ")
+    )
+});
 
 /// Longest wait for a row that somebody else holds.
 const LOCK_TIMEOUT: &str = "5s";
@@ -261,8 +254,8 @@ impl Store {
         executor: impl PgExecutor<'_>,
         options: &ClaimOptions,
     ) -> Result<Vec<Claim>, StoreError> {
-        const CLAIM: &str = concat!("select ", columns!(), " from gromacs_claim($1, $2, $3, $4, $5, $6)");
-        let rows = sqlx::query(CLAIM)
+        let claim = format!("select {} from gromacs_claim($1, $2, $3, $4, $5, $6)", *COLUMNS);
+        let rows = sqlx::query(AssertSqlSafe(claim))
             .bind(&self.holder)
             .bind(self.lease.as_secs_f64())
             .bind(&options.except)

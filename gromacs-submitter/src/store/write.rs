@@ -5,10 +5,10 @@ use scavenger_schema::simulation::{GromacsToTune, LadderRung, RowStatus, State, 
 use scavenger_schema::tuning::Build;
 use scavenger_vocabulary::Reason;
 use sqlx::types::Json;
-use sqlx::{Postgres, QueryBuilder, Transaction};
+use sqlx::{AssertSqlSafe, Postgres, QueryBuilder, Transaction};
 
 use super::statement::push_value;
-use super::{Changes, Claim, Store, StoreError, answer, columns, end_report, sql_time};
+use super::{COLUMNS, Changes, Claim, Store, StoreError, answer, end_report, sql_time};
 use crate::advance::{AttemptRecord, Observation, Place};
 use crate::probe::{Inspection, file_system};
 
@@ -107,7 +107,7 @@ async fn write_status(
     status: &RowStatus,
     changes: &Changes,
 ) -> Result<Claim, StoreError> {
-    const UPDATE: &str = concat!(
+    let update = format!(
         "update gromacs_to_tune set
             state = $7, reason = $8, submission = $9, job_uid = $10, configuration = $11, next_configuration = $12, attempt = $13,
             first_step = $14, step = $15, ns_per_day = $16, progress_time = $17, interruptions = $18,
@@ -116,13 +116,13 @@ async fn write_status(
             next_attempt_time = case when wakes = $4 then $5 else now() end,
             lease_holder = case when $6 then null else lease_holder end,
             lease_until = case when $6 then null else now() + make_interval(secs => $3) end
-        where id = $1 and lease_holder = $2 returning ",
-        columns!()
+        where id = $1 and lease_holder = $2 returning {}",
+        *COLUMNS
     );
     if matches!(status.state, State::Cancelled | State::Failed) {
         close_attempts(transaction, &claim.row, status).await?;
     }
-    let written: Claim = sqlx::query_as(UPDATE)
+    let written: Claim = sqlx::query_as(AssertSqlSafe(update))
         .bind(claim.row.id)
         .bind(&store.holder)
         .bind(store.lease.as_secs_f64())
