@@ -1,6 +1,7 @@
 //! The cluster as the planner sees it, in plain types. The operator turns API objects into these.
 
 pub mod action;
+mod calendar;
 mod confinement;
 mod placement;
 mod pod;
@@ -16,6 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub use action::Observation;
+pub use calendar::{Calendar, Window};
 pub use confinement::Confinement;
 pub(crate) use placement::Named;
 pub use placement::{
@@ -34,7 +36,7 @@ pub use scavenger_job::{
     ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, Shortage, Waiting,
 };
 pub use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};
-pub use settings::{Calendar, Filling, Headroom, NodeGroup, PreemptionMode, Settings, Window};
+pub use settings::{Filling, Headroom, NodeGroup, PreemptionMode, Settings};
 
 /// A short, shared text: names, UIDs.
 pub type Name = Arc<str>;
