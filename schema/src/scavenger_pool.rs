@@ -226,25 +226,9 @@ pub struct ThresholdWindow {
     #[schemars(length(min = 1, max = 63), regex(pattern = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
 
-    /// Days of the week on which it opens; every day if left out.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 7))]
-    pub days: Vec<Day>,
-
-    /// When it opens, as hours and minutes, for example `20:00`.
-    #[schemars(schema_with = "shapes::time_of_day")]
-    pub start: String,
-
-    /// When it closes, for example `06:00`. It stays open over midnight if that is not after `start`; for 24 hours if
-    /// both are equal.
-    #[schemars(schema_with = "shapes::time_of_day")]
-    pub end: String,
-
-    /// Whose clocks these are: a name of the IANA time zone database, for example `Europe/Berlin`. Where clocks change,
-    /// the window moves with them.
-    #[serde(default = "default_time_zone")]
-    #[schemars(length(min = 1, max = form::TIME_ZONE.longest), regex(pattern = form::TIME_ZONE.pattern))]
-    pub time_zone: String,
+    /// When it is open.
+    #[serde(flatten)]
+    pub schedule: Schedule,
 
     /// `startThreshold` while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -275,6 +259,31 @@ pub struct ThresholdWindow {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shapes::thresholds")]
     pub headroom_target_overrides: BTreeMap<String, f64>,
+}
+
+/// Times that come again each week.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Schedule {
+    /// Days of the week on which it opens; every day if left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 7))]
+    pub days: Vec<Day>,
+
+    /// When it opens, as hours and minutes, for example `20:00`.
+    #[schemars(schema_with = "shapes::time_of_day")]
+    pub start: String,
+
+    /// When it closes, for example `06:00`. It stays open over midnight if that is not after `start`; for 24 hours if
+    /// both are equal.
+    #[schemars(schema_with = "shapes::time_of_day")]
+    pub end: String,
+
+    /// Whose clocks these are: a name of the IANA time zone database, for example `Europe/Berlin`. Where clocks change,
+    /// the window moves with them.
+    #[serde(default = "default_time_zone")]
+    #[schemars(length(min = 1, max = form::TIME_ZONE.longest), regex(pattern = form::TIME_ZONE.pattern))]
+    pub time_zone: String,
 }
 
 /// Nodes with thresholds of their own.

@@ -9,8 +9,8 @@ use scavenger_planner::{
     resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Share, Thresholds, Weight, Weights},
     values::{
         Accounting, Calendar, Controls, Demand, Filling, Headroom, Name, NodeGroup, Placement,
-        PreemptionMode, Rank, Runtime, ScavengerJobSpec, Settings, SupervisionSpec, Supervisor, Toleration,
-        UsageRules, Window,
+        PreemptionMode, Rank, Runtime, ScavengerJobSpec, Schedule, Settings, SupervisionSpec, Supervisor,
+        Toleration, UsageRules, Window,
     },
 };
 use scavenger_schema::{
@@ -324,21 +324,27 @@ fn node_groups(spec: &ScavengerPoolSpec) -> Result<Vec<NodeGroup>, SpecError> {
 }
 
 fn window(window: &ThresholdWindow, pool: &ScavengerPoolSpec) -> Result<Window, SpecError> {
+    Ok(Window {
+        name: window.name.as_str().into(),
+        schedule: schedule(&window.schedule)?,
+        filling: with_thresholds_of!(window, pool)?,
+    })
+}
+
+fn schedule(schedule: &crd::Schedule) -> Result<Schedule, SpecError> {
     let time = |field, text: &str| {
         Time::strptime("%H:%M", text).map_err(|_| SpecError::TimeOfDay { field, text: text.to_owned() })
     };
-    let mut days = [window.days.is_empty(); 7];
-    for day in &window.days {
+    let mut days = [schedule.days.is_empty(); 7];
+    for day in &schedule.days {
         days[*day as usize] = true;
     }
-    Ok(Window {
-        name: window.name.as_str().into(),
+    Ok(Schedule {
         days,
-        start: time("start", &window.start)?,
-        end: time("end", &window.end)?,
-        time_zone: TimeZone::get(&window.time_zone)
-            .map_err(|_| SpecError::TimeZone(window.time_zone.clone()))?,
-        filling: with_thresholds_of!(window, pool)?,
+        start: time("start", &schedule.start)?,
+        end: time("end", &schedule.end)?,
+        time_zone: TimeZone::get(&schedule.time_zone)
+            .map_err(|_| SpecError::TimeZone(schedule.time_zone.clone()))?,
     })
 }
 

@@ -1,4 +1,4 @@
-//! The pool's calendar: windows of time with thresholds of their own.
+//! Times that come again each week, and the pool's calendar: windows of time with thresholds of their own.
 
 use std::collections::BTreeMap;
 
@@ -23,11 +23,21 @@ pub struct Calendar {
     highest: Thresholds,
 }
 
-/// A window of time that opens on some days of the week.
+/// A window of time with thresholds of its own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// What people call it.
     pub name: Name,
+    /// When it is open.
+    #[serde(flatten)]
+    pub schedule: Schedule,
+    /// What holds while it is open.
+    pub filling: Filling,
+}
+
+/// Times that come again each week: each opens on some days, and may close on the day after.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Schedule {
     /// Whether it opens on a day, Monday first.
     pub days: [bool; 7],
     /// When it opens.
@@ -37,11 +47,9 @@ pub struct Window {
     /// Whose clocks these are.
     #[serde(with = "jiff::fmt::serde::tz::required")]
     pub time_zone: TimeZone,
-    /// What holds while it is open.
-    pub filling: Filling,
 }
 
-impl Window {
+impl Schedule {
     /// From when until when it is open that opens on this day; nothing if it does not. Where clocks are put forward, a time
     /// that they leave out is as much later as they are put; of a time that they show twice it is the first.
     fn on(&self, day: Date) -> Option<(Timestamp, Timestamp)> {
@@ -60,12 +68,12 @@ impl Window {
         days.filter_map(|day| self.on(day))
     }
 
-    fn is_open(&self, now: Timestamp) -> bool {
+    pub(crate) fn is_open(&self, now: Timestamp) -> bool {
         self.around(now).any(|(start, end)| start <= now && now < end)
     }
 
     /// When it opens or closes next.
-    fn turns_at(&self, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn turns_at(&self, now: Timestamp) -> Option<Timestamp> {
         self.around(now).flat_map(|(start, end)| [start, end]).filter(|time| *time > now).min()
     }
 }
@@ -93,13 +101,13 @@ impl Calendar {
 
     /// What holds at a time, and the name of the window that is open then.
     pub(super) fn at(&self, now: Timestamp) -> (Option<&Name>, &Filling) {
-        let open = self.windows.iter().find(|window| window.is_open(now));
+        let open = self.windows.iter().find(|window| window.schedule.is_open(now));
         open.map_or((None, &self.otherwise), |window| (Some(&window.name), &window.filling))
     }
 
     /// When a window opens or closes next.
     pub(super) fn turns_at(&self, now: Timestamp) -> Option<Timestamp> {
-        self.windows.iter().filter_map(|window| window.turns_at(now)).min()
+        self.windows.iter().filter_map(|window| window.schedule.turns_at(now)).min()
     }
 
     /// Up to where ScavengerJobs start when they may fill the most.
@@ -120,10 +128,7 @@ mod tests {
         let settings = fixtures::settings().filled_to(0.95);
         Window {
             name: "nights".into(),
-            days: [true; 7],
-            start: time(20, 0, 0, 0),
-            end: time(6, 0, 0, 0),
-            time_zone,
+            schedule: Schedule { time_zone, ..fixtures::daily(time(20, 0, 0, 0), time(6, 0, 0, 0)) },
             filling: Filling { start_thresholds: settings.start_thresholds, headroom: settings.headroom },
         }
     }
@@ -167,7 +172,9 @@ mod tests {
     #[test]
     fn a_day_is_the_one_on_which_it_opens() {
         let friday = [false, false, false, false, true, false, false];
-        let settings = with(vec![Window { days: friday, ..nights(TimeZone::UTC) }]);
+        let mut on_fridays = nights(TimeZone::UTC);
+        on_fridays.schedule.days = friday;
+        let settings = with(vec![on_fridays]);
         // 2026-11-27 is a Friday.
         for (now, is_open) in [
             ("2026-11-26T23:00:00Z", false),
@@ -185,7 +192,8 @@ mod tests {
     #[test]
     fn whole_days_follow_each_other_without_a_gap() {
         let midnight = time(0, 0, 0, 0);
-        let settings = with(vec![Window { start: midnight, end: midnight, ..nights(europe()) }]);
+        let schedule = Schedule { time_zone: europe(), ..fixtures::daily(midnight, midnight) };
+        let settings = with(vec![Window { schedule, ..nights(europe()) }]);
         for now in ["2026-11-24T00:00:00Z", "2026-11-24T22:59:59Z", "2026-11-24T23:00:00Z"] {
             assert!(settings.clone().at(moment(now)).window.is_some(), "{now}");
         }
@@ -199,7 +207,9 @@ mod tests {
         assert_eq!(settings.turn_at(moment("2026-03-28T20:00:00Z")), Some(moment("2026-03-29T04:00:00Z")));
         assert_eq!(settings.turn_at(moment("2026-03-29T12:00:00Z")), Some(moment("2026-03-29T18:00:00Z")));
         // A time that the clocks leave out comes an hour later, and one that they show twice is the first.
-        let at_half_past_two = Window { start: time(2, 30, 0, 0), end: time(4, 0, 0, 0), ..nights(europe()) };
+        let at_half_past_two = fixtures::daily(time(2, 30, 0, 0), time(4, 0, 0, 0));
+        let schedule = Schedule { time_zone: europe(), ..at_half_past_two };
+        let at_half_past_two = Window { schedule, ..nights(europe()) };
         let settings = with(vec![at_half_past_two]);
         assert_eq!(settings.turn_at(moment("2026-03-29T00:00:00Z")), Some(moment("2026-03-29T01:30:00Z")));
         assert_eq!(settings.turn_at(moment("2026-10-24T12:00:00Z")), Some(moment("2026-10-25T00:30:00Z")));

@@ -17,7 +17,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub use action::Observation;
-pub use calendar::{Calendar, Window};
+pub use calendar::{Calendar, Schedule, Window};
 pub use confinement::Confinement;
 pub(crate) use placement::Named;
 pub use placement::{

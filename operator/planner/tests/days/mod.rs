@@ -1,10 +1,10 @@
 //! Three days, each of another cluster, in which much happens side by side: where a scenario shows one rule, a day shows rules
 //! that meet. What is planned in them is a large part of what `cargo xtask trace` compares.
 
-use jiff::{civil::time, tz::TimeZone};
+use jiff::civil::time;
 use scavenger_planner::{
     check,
-    fixtures::{NAMESPACE, key, node, pod, seconds, settings, sj},
+    fixtures::{NAMESPACE, daily, key, node, pod, seconds, settings, sj},
     resources::{Resources, Share},
     values::{
         Access, Calendar, Filling, Key, Node, Observation, PodUsage, PreemptionMode, ScavengerJob, Settings,
@@ -225,10 +225,7 @@ fn a_day_of_groups_windows_and_pods_for_which_the_operator_makes_room() {
     };
     let window = Window {
         name: "night".into(),
-        days: [true; 7],
-        start: time(20, 0, 0, 0),
-        end: time(6, 0, 0, 0),
-        time_zone: TimeZone::UTC,
+        schedule: daily(time(20, 0, 0, 0), time(6, 0, 0, 0)),
         filling: filling(0.95),
     };
     let calendar = Calendar::new(vec![window], filling(0.6));

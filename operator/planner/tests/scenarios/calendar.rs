@@ -1,8 +1,8 @@
 //! Windows of time in which the pool has other thresholds. The model begins at 08:00:00 UTC.
 
-use jiff::{civil::time, tz::TimeZone};
+use jiff::civil::time;
 use scavenger_planner::{
-    fixtures::{at, node, seconds, settings, sj},
+    fixtures::{at, daily, node, seconds, settings, sj},
     resources::Share,
     values::{Calendar, Filling, Outcome, Phase, Reason, Settings, WaitingReason, Window},
 };
@@ -18,10 +18,7 @@ fn filling(settings: Settings) -> Filling {
 fn with_window(inside: Settings, outside: Settings) -> Settings {
     let window = Window {
         name: "break".into(),
-        days: [true; 7],
-        start: time(8, 5, 0, 0),
-        end: time(8, 10, 0, 0),
-        time_zone: TimeZone::UTC,
+        schedule: daily(time(8, 5, 0, 0), time(8, 10, 0, 0)),
         filling: filling(inside),
     };
     let calendar = Calendar::new(vec![window], filling(outside.clone()));
