@@ -292,6 +292,59 @@ fn pods_stay_on_selected_nodes_and_a_node_that_leaves_gives_them_back() {
     });
 }
 
+/// A budget keeps them on a node that left the pool, and the pool's status says so. Without it they go.
+async fn wait_for_the_budget(world: &World) -> Result<()> {
+    for node in ["fake-0001", "fake-0002"] {
+        select(world, node, true).await?;
+    }
+    let budgets = json!([{ "reasons": ["NodeLeftPool"], "jobs": 0 }]);
+    let pool = json!({ "nodeSelector": { SELECTED: world.namespace }, "disruptionBudgets": budgets });
+    bring_pool(world, &pool).await?;
+    for number in 0..8 {
+        world.create::<ScavengerJob>(played(&format!("job-{number}"), "2")).await?;
+    }
+    until("all run", || nodes_of_all(world)).await?;
+    let pods = world.api::<Pod>().list(&ListParams::default().labels(names::LABEL_JOB)).await?;
+    let on = |pod: &&Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some("fake-0002");
+    let on_it = i32::try_from(pods.iter().filter(on).count())?;
+    ensure!(on_it > 0, "none runs on the node");
+
+    select(world, "fake-0002", false).await?;
+    until_within(2 * LIMIT, "the status says who is held back", || async {
+        let status = pools(world).get(names::DEFAULT_POOL).await?.status.unwrap_or_default();
+        let held = status.held_back.into_iter().find(|held| held.reason == Reason::NodeLeftPool.name());
+        Ok(held.filter(|held| held.jobs == on_it && held.next_time.is_none()).map(|_| ()))
+    })
+    .await?;
+    let jobs = world.api::<ScavengerJob>().list(&ListParams::default()).await?;
+    ensure!(jobs.iter().all(|job| status(job).interrupted_count == 0), "somebody was interrupted");
+
+    patch_pool(world, &json!({ "disruptionBudgets": null })).await?;
+    let only = BTreeSet::from(["fake-0001".to_owned()]);
+    until("all run on the node that is left", || async {
+        Ok(nodes_of_all(world).await?.filter(|on| *on == only).map(|_| ()))
+    })
+    .await?;
+    until("nobody is held back", || async {
+        let status = pools(world).get(names::DEFAULT_POOL).await?.status.unwrap_or_default();
+        Ok(status.held_back.is_empty().then_some(()))
+    })
+    .await
+}
+
+#[test]
+#[ignore = "in `cargo xtask test --all`"]
+fn a_budget_of_none_keeps_scavenger_jobs_on_a_node_that_left_the_pool() {
+    on_played_nodes("budget-of-none", |world| async move {
+        let result = wait_for_the_budget(world).await;
+        for node in ["fake-0001", "fake-0002"] {
+            select(world, node, false).await?;
+        }
+        patch_pool(world, &json!({ "nodeSelector": { SELECTED: null }, "disruptionBudgets": null })).await?;
+        result
+    });
+}
+
 /// Taints of the two groups beside the plain one, as nodes with GPUs and cheap ones have them.
 const GPU_TAINT: &str = "e2e.scavenger.dev/gpu-node";
 const SPOT_TAINT: &str = "e2e.scavenger.dev/spot";

@@ -286,6 +286,26 @@ fn a_bad_pool_is_refused_with_the_name_of_its_field() {
                 { "name": "a", "start": "20:00", "end": "06:00", "startThreshold": 0.95, "interruptThreshold": 0.9 },
             ] }),
             ),
+            ("spec.disruptionBudgets[0].jobs", json!({ "disruptionBudgets": [{ "jobs": "ten" }] })),
+            ("spec.disruptionBudgets[0].jobs", json!({ "disruptionBudgets": [{ "jobs": "101%" }] })),
+            ("spec.disruptionBudgets[0].jobs", json!({ "disruptionBudgets": [{ "jobs": -1 }] })),
+            ("spec.disruptionBudgets[0].jobs", json!({ "disruptionBudgets": [{ "period": "1m" }] })),
+            (
+                "spec.disruptionBudgets[0].reasons[0]",
+                json!({ "disruptionBudgets": [{ "reasons": ["Drained"], "jobs": 0 }] }),
+            ),
+            (
+                "spec.disruptionBudgets[0].period",
+                json!({ "disruptionBudgets": [{ "jobs": 1, "period": "0s" }] }),
+            ),
+            (
+                "spec.disruptionBudgets[0].period",
+                json!({ "disruptionBudgets": [{ "jobs": 1, "period": "8d" }] }),
+            ),
+            (
+                "spec.disruptionBudgets[0].schedule.end",
+                json!({ "disruptionBudgets": [{ "jobs": 1, "schedule": { "start": "20:00" } }] }),
+            ),
             ("spec.nodeSelector", json!({ "nodeSelector": { "zone": "z".repeat(64) } })),
         ];
         for (field, spec) in cases {

@@ -7,14 +7,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use scavenger_planner::{
     Closed,
     node_use::UsageReport,
-    report::{Measuring, PoolReport},
+    report::{self, Measuring, PoolReport},
     resources::{CPU, MEMORY, Resources, is_in_bytes},
     values::{Key, Name, Phase},
 };
 use scavenger_schema::{
     quantity::{format_bytes, format_milli},
     scavenger_job::Quantity,
-    scavenger_pool::{DryRunStatus, NodeAgentsStatus, Queue, ScavengerPoolStatus, UsageStatus},
+    scavenger_pool::{DryRunStatus, HeldBack, NodeAgentsStatus, Queue, ScavengerPoolStatus, UsageStatus},
 };
 use scavenger_vocabulary::pool_condition::{MEMORY_MEASURED, READY, SUPERVISOR_STARTS, UNJUDGED_PODS};
 
@@ -58,6 +58,7 @@ pub(crate) fn status(pool: &PoolReport<'_>, now: Timestamp) -> ScavengerPoolStat
         used: quantities(&pool.used),
         free: quantities(&free),
         usage: pool.usage.as_ref().map(usage),
+        held_back: pool.held_back.iter().map(held_back).collect(),
         node_agents: node_agents(pool),
         node_shapes: node_shapes::of(pool),
         queue: Queue {
@@ -97,6 +98,11 @@ fn usage(report: &UsageReport<'_>) -> UsageStatus {
             })
         }),
     }
+}
+
+/// Interruptions that budgets hold back.
+fn held_back(held: &report::HeldBack<'_>) -> HeldBack {
+    HeldBack { reason: held.reason.to_string(), jobs: count(held.jobs.len()), next_time: held.next.map(Time) }
 }
 
 /// Which nodes have a live agent; none in a pool in which nobody needs to know.
@@ -210,6 +216,7 @@ mod tests {
         fixtures::{at, node, settings},
         values::{Observation, Settings},
     };
+    use scavenger_vocabulary::Reason;
 
     use super::*;
 
@@ -223,6 +230,17 @@ mod tests {
         planner.observe(Observation::NodeAgents(live), at(0));
         planner.plan(at(0));
         status(&planner.pool_report(at(0)), at(0)).node_agents
+    }
+
+    #[test]
+    fn the_status_says_what_budgets_hold_back_and_until_when() {
+        let (reason, jobs) =
+            (Reason::NodeLeftPool, BTreeMap::from([(Key::new("lab", "a"), "why".to_owned())]));
+        let of = |next| held_back(&report::HeldBack { reason: &reason, jobs: &jobs, next });
+        let held = of(Some(at(60)));
+        assert_eq!((held.reason.as_str(), held.jobs), ("NodeLeftPool", 1));
+        assert_eq!(held.next_time, Some(Time(at(60))));
+        assert_eq!(of(None).next_time, None);
     }
 
     #[test]

@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::{
+    apis::meta::v1::{Condition, Time},
+    util::intstr::IntOrString,
+};
 use kube::{CustomResource, KubeSchema, core::Duration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use scavenger_vocabulary::Accounting;
+use scavenger_vocabulary::{Accounting, Reason};
 
 use crate::{
     cel,
@@ -172,6 +175,15 @@ pub struct ScavengerPoolSpec {
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub node_groups: Vec<NodeGroup>,
 
+    /// How many ScavengerJobs may be interrupted in a time for causes that can wait: headroom, nodes that left the pool, nodes that
+    /// are not measured, growth of ordinary pods, and capacity that was lent. Of all budgets that hold and name a reason the
+    /// smallest counts. A reason that none of them names has the usual budget for itself: 10% of the ScavengerJobs that hold
+    /// capacity, at least 10, in 10s. What a waiting ordinary pod, a node under pressure or short of memory, or a drain
+    /// needs is never delayed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "atomic"))]
+    pub disruption_budgets: Vec<DisruptionBudget>,
+
     /// How cpu and memory are counted. `Requests`: by what pods request, as kube-scheduler does. `Usage`: by what ordinary
     /// pods really use, so that ScavengerJobs run on what is reserved but not used; their pods request next to nothing and
     /// are placed by the operator. It needs metrics.k8s.io. May change at any time: what runs is counted to its end as it was
@@ -284,6 +296,35 @@ pub struct Schedule {
     #[serde(default = "default_time_zone")]
     #[schemars(length(min = 1, max = form::TIME_ZONE.longest), regex(pattern = form::TIME_ZONE.pattern))]
     pub time_zone: String,
+}
+
+/// How many ScavengerJobs may be interrupted in a time for causes that can wait.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = cel::between("period", "1s", "168h"))]
+pub struct DisruptionBudget {
+    /// For which reasons together; for all of these if left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "shapes::planned_reasons")]
+    pub reasons: Vec<Reason>,
+
+    /// How many: a number, such as 5, or a share of the ScavengerJobs that hold capacity, such as `10%`. A share is rounded down,
+    /// and allows at least one unless it is `0%`. 0 allows none.
+    #[schemars(schema_with = "shapes::number_or_share")]
+    pub jobs: IntOrString,
+
+    /// In any time of this length, between 1s and 168h.
+    #[serde(default = "default_budget_period")]
+    #[schemars(schema_with = "shapes::duration")]
+    pub period: Duration,
+
+    /// When it holds; always if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<Schedule>,
+}
+
+fn default_budget_period() -> Duration {
+    seconds(10)
 }
 
 /// Nodes with thresholds of their own.
@@ -530,6 +571,7 @@ impl Default for ScavengerPoolSpec {
             headroom_target_overrides: BTreeMap::new(),
             windows: Vec::new(),
             node_groups: Vec::new(),
+            disruption_budgets: Vec::new(),
             accounting: Accounting::default(),
             usage: UsageSpec::default(),
             preemption_mode: PreemptionMode::default(),
@@ -584,6 +626,10 @@ pub struct ScavengerPoolStatus {
     /// How nodes that are counted by use stand; not given with accounting `Requests`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageStatus>,
+    /// Interruptions that `spec.disruptionBudgets` hold back, by reason.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub held_back: Vec<HeldBack>,
     /// Which nodes of the pool have a live node agent; not given while no agent is live and none is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_agents: Option<NodeAgentsStatus>,
@@ -629,6 +675,20 @@ pub struct UsageStatus {
     /// What accounting `Usage` would have brought; only with `spec.usage.dryRun`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<DryRunStatus>,
+}
+
+/// Interruptions for one reason that budgets hold back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct HeldBack {
+    /// The reason.
+    pub reason: String,
+    /// How many ScavengerJobs.
+    pub jobs: i32,
+    /// When the next of them may be interrupted; not given if the budgets never allow it as they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_time: Option<Time>,
 }
 
 /// Which nodes of the pool have a live node agent: one that asked the operator within the last five minutes.

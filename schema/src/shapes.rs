@@ -5,6 +5,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
+use scavenger_vocabulary::Reason;
+
 use crate::{cel, form};
 
 /// A Kubernetes quantity as it was written: `500m`, `2`, `1.5Gi`. A plain number is taken as well.
@@ -127,6 +129,24 @@ pub(crate) fn thresholds(_: &mut SchemaGenerator) -> Schema {
 /// Hours and minutes.
 pub(crate) fn time_of_day(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "pattern": "^([01][0-9]|2[0-3]):[0-5][0-9]$" })
+}
+
+/// Reasons of interruptions that budgets can delay.
+pub(crate) fn planned_reasons(_: &mut SchemaGenerator) -> Schema {
+    let planned = Reason::ALL.into_iter().filter(Reason::is_planned);
+    let names: Vec<String> = planned.map(|reason| reason.to_string()).collect();
+    json_schema!({
+        "type": "array", "maxItems": names.len(), "items": { "type": "string", "enum": names }
+    })
+}
+
+/// A number, or a share in percent.
+pub(crate) fn number_or_share(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "x-kubernetes-int-or-string": true,
+        "anyOf": [{ "type": "integer" }, { "type": "string" }],
+        "minimum": 0, "maximum": 999_999, "maxLength": 6, "pattern": "^([0-9]{1,6}|([0-9]|[1-9][0-9]|100)%)$"
+    })
 }
 
 /// A share of the whole, or null.

@@ -325,6 +325,21 @@ impl Reason {
         }
     }
 
+    /// True if budgets of the pool can delay an interruption for this reason: no ordinary pod waits for the capacity, and no node
+    /// has hardly anything left.
+    #[must_use]
+    pub fn is_planned(&self) -> bool {
+        matches!(
+            self,
+            Self::Headroom
+                | Self::NodeMemoryShort
+                | Self::NodeCPUShort
+                | Self::NodeNotMeasured
+                | Self::NodeLeftPool
+                | Self::Reclaimed
+        )
+    }
+
     /// True if the operator plans an interruption for this reason, and nobody waits for the capacity meanwhile: there is time
     /// for one more checkpoint.
     #[must_use]
@@ -458,6 +473,10 @@ mod tests {
         assert_eq!(
             of(&Reason::leaves_time),
             [Headroom, Drained, NodeCPUShort, NodeNotMeasured, NodeLeftPool, Starved]
+        );
+        assert_eq!(
+            of(&Reason::is_planned),
+            [Headroom, NodeMemoryShort, NodeCPUShort, NodeNotMeasured, NodeLeftPool, Reclaimed]
         );
         let foreign = Reason::Other("Foreign".into());
         assert!(foreign.advances_in_queue() && foreign.got_sigterm());

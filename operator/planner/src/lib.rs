@@ -51,7 +51,7 @@
 //! | Which are interrupted before ordinary pods need the capacity? | `causes/headroom.rs` | `choose` |
 //! | Which are interrupted when a node leaves the pool? | `causes/left_pool.rs` | `order` |
 //! | Which goes on elsewhere, since it gets no processor time where it is? | `causes/starved.rs` | `order` |
-//! | How many are interrupted at once for a cause that can wait? | `causes/rounds.rs` | `Rounds::order` |
+//! | How many are interrupted at once for a cause that can wait? | `causes/rounds.rs` | `Rounds::allowance` |
 //! | Which ScavengerJobs lose least together? | `causes/least_loss.rs` | `choose` |
 //! | What would an interruption throw away? | `lifecycle/loss.rs` | `Loss::of` |
 //! | Does an attempt run under the supervisor? | `lifecycle/attempt.rs` | `supervision` |
@@ -111,6 +111,6 @@ pub mod internals {
         causes::{headroom, least_loss::Candidate, pending_pod},
         facts::evidence::Evidence,
         lifecycle::verdict::{Case, JobState, Verdict, judge},
-        queue::{Context, Queue, Starting},
+        queue::{Context, Loans, Queue, Starting},
     };
 }

@@ -2,12 +2,17 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use scavenger_planner::action::{Action, StatusWrite, Task};
+use jiff::{SignedDuration, Timestamp};
+use scavenger_planner::{
+    action::{Action, StatusWrite, Task},
+    report::HeldBack,
+};
 use scavenger_schema::terminal::shown;
+use scavenger_vocabulary::number_of;
 
 use super::{
     snapshot::Source,
-    text::{Output, json_lines},
+    text::{Output, age, json_lines},
 };
 
 /// Show what the operator would do, and do nothing
@@ -29,7 +34,7 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
     let mut planner = snapshot.planner();
     let plan = planner.plan(snapshot.time);
     let text = match options.output {
-        Output::Text => table(&plan.actions),
+        Output::Text => table(&plan.actions) + &held_back(&planner.held_back(snapshot.time), snapshot.time),
         Output::Json => json_lines(&plan.actions)?,
     };
     snapshot.print(options.output, &text)
@@ -61,6 +66,26 @@ fn table(actions: &[Action]) -> String {
             .expect("writing to a string should not fail");
     }
     text
+}
+
+/// Interruptions that budgets of the pool hold back, as counts.
+fn held_back(held: &[HeldBack<'_>], now: Timestamp) -> String {
+    let line = |held: &HeldBack<'_>| {
+        let jobs = number_of(held.jobs.len(), "ScavengerJob");
+        format!("{jobs} to be interrupted for {}: {}\n", held.reason, next_by_budget(held.next, now))
+    };
+    held.iter().map(line).collect()
+}
+
+/// When a budget allows the next interruption.
+pub(super) fn next_by_budget(next: Option<Timestamp>, now: Timestamp) -> String {
+    match next.map(|time| time.duration_since(now)) {
+        Some(wait) if wait > SignedDuration::ZERO => {
+            format!("disruptionBudgets of the pool allow the next one in {}", age(wait))
+        }
+        Some(_) => "disruptionBudgets of the pool allow the next one now".to_owned(),
+        None => "disruptionBudgets of the pool allow none".to_owned(),
+    }
 }
 
 /// The reason, if a status write only tells why a ScavengerJob waits.
@@ -114,6 +139,22 @@ mod tests {
         let task = Task::WriteStatus(Box::new(write));
         let action = Action { sj: Key::new("chem", "water"), uid: "u".into(), task };
         assert_eq!(table(&[action]), "chem/water  write status Waiting: evil\u{fffd}[2J chem/a  forged\n");
+    }
+
+    #[test]
+    fn what_budgets_hold_back_is_counted() {
+        let reason = scavenger_vocabulary::Reason::NodeLeftPool;
+        let jobs =
+            |count: usize| (0..count).map(|i| (Key::new("chem", i.to_string()), String::new())).collect();
+        let (one, two) = (jobs(1), jobs(2));
+        let now = Timestamp::UNIX_EPOCH;
+        let held = |jobs, next| HeldBack { reason: &reason, jobs, next };
+        let later = now + SignedDuration::from_mins(5);
+        assert_eq!(
+            held_back(&[held(&one, Some(later)), held(&two, None)], now),
+            "1 ScavengerJob to be interrupted for NodeLeftPool: disruptionBudgets of the pool allow the next one in 5m0s\n\
+             2 ScavengerJobs to be interrupted for NodeLeftPool: disruptionBudgets of the pool allow none\n"
+        );
     }
 
     #[test]

@@ -13,6 +13,10 @@ use scavenger_planner::{
     resources::{CPU, Resources, is_in_bytes},
 };
 
+use scavenger_vocabulary::Reason;
+
+use super::Reason as ReasonLabel;
+
 /// A resource with the unit in which it is given.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct AmountLabels {
@@ -28,12 +32,6 @@ pub(super) struct GroupLabels {
     pub(super) unit: &'static str,
 }
 
-/// Why nodes are closed.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct ClosedLabel {
-    reason: &'static str,
-}
-
 /// Amounts by labels.
 type Amounts<Labels> = Family<Labels, Gauge<f64, AtomicU64>>;
 
@@ -47,7 +45,8 @@ pub(super) struct PoolMetrics {
     pub(super) group_allocatable: Amounts<GroupLabels>,
     pub(super) group_used: Amounts<GroupLabels>,
     pub(super) group_threshold: Amounts<GroupLabels>,
-    closed: Family<ClosedLabel, Gauge>,
+    closed: Family<ReasonLabel, Gauge>,
+    pub(super) held_back: Family<ReasonLabel, Gauge>,
 }
 
 impl PoolMetrics {
@@ -80,18 +79,31 @@ impl PoolMetrics {
         // Served from the beginning: an alert on a series that is not there never ends.
         Closed::CAUSES
             .into_iter()
-            .for_each(|reason| drop(self.closed.get_or_create(&ClosedLabel { reason })));
+            .for_each(|reason| drop(self.closed.get_or_create(&ReasonLabel { reason: reason.to_owned() })));
         registry.register(
             "closed_nodes",
             "Nodes of the pool that take no more ScavengerJobs although other pods go there, by reason",
             self.closed.clone(),
+        );
+        registry.register(
+            "held_interruptions",
+            "ScavengerJobs that would be interrupted if the pool's disruptionBudgets allowed it now, by reason",
+            self.held_back.clone(),
         );
     }
 
     pub(super) fn set(&self, pool: &PoolReport<'_>) {
         for reason in Closed::CAUSES {
             let closed = pool.closed_nodes.iter().filter(|(_, closed)| closed.cause() == reason).count();
-            self.closed.get_or_create(&ClosedLabel { reason }).set(i64::try_from(closed).unwrap_or(i64::MAX));
+            self.closed.get_or_create(&ReasonLabel { reason: reason.to_owned() }).set(i64::try_from(closed).unwrap_or(i64::MAX));
+        }
+        // Where nobody is held back any more the figure is 0, and does not end.
+        for reason in Reason::ALL.iter().filter(|reason| reason.is_planned()) {
+            self.held_back.get_or_create(&ReasonLabel { reason: reason.to_string() }).set(0);
+        }
+        for held in &pool.held_back {
+            let number = i64::try_from(held.jobs.len()).unwrap_or(i64::MAX);
+            self.held_back.get_or_create(&ReasonLabel { reason: held.reason.to_string() }).set(number);
         }
         for (family, amounts) in [
             (&self.allocatable, pool.allocatable),

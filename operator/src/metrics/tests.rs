@@ -47,6 +47,7 @@ fn filled() -> Metrics {
             unit: "core",
         }));
     }
+    drop(pool.held_back.get_or_create(&Reason { reason: "Any".to_owned() }));
     drop(metrics.action_duration.get_or_create(&TaskLabel { task: "any" }));
     drop(metrics.watch_errors.get_or_create(&WatchError { kind: "any", code: "403".to_owned() }));
     drop(metrics.undecodable.get_or_create(&KindLabel { kind: "any" }));
@@ -363,6 +364,7 @@ fn the_alert_rules_name_what_is_served() {
         "ScavengerQueueStuck",
         "ScavengerNodesClosed",
         "ScavengerJobsStarved",
+        "ScavengerInterruptionsHeldBack",
         "ScavengerDeletionStuck",
         "ScavengerLostWorkHigh",
         "ScavengerNodeAgentFailing",
@@ -478,6 +480,7 @@ fn figures(allocatable: &Resources, used: &Resources, groups: Vec<GroupReport<'_
         without_supervisor: None,
         measuring_memory: Measuring::No,
         usage: None,
+        held_back: Vec::new(),
     };
     metrics.pool(&pool, Timestamp::from_second(100).unwrap());
     metrics

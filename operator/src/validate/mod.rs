@@ -4,11 +4,12 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use jiff::{SignedDuration, civil::Time, tz::TimeZone};
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::ResourceExt;
 use scavenger_planner::{
     resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Share, Thresholds, Weight, Weights},
     values::{
-        Accounting, Calendar, Controls, Demand, Filling, Headroom, Name, NodeGroup, Placement,
+        Accounting, Budget, Calendar, Controls, Demand, Filling, Headroom, Name, NodeGroup, Placement,
         PreemptionMode, Rank, Runtime, ScavengerJobSpec, Schedule, Settings, SupervisionSpec, Supervisor,
         Toleration, UsageRules, Window,
     },
@@ -20,6 +21,7 @@ use scavenger_schema::{
     scavenger_pool::{self as crd, ScavengerPoolSpec, ThresholdWindow},
     supervisor::Switch,
 };
+use scavenger_vocabulary::Reason;
 use thiserror::Error;
 
 use crate::{
@@ -54,6 +56,10 @@ pub(crate) enum SpecError {
     Window { name: String, source: Box<SpecError> },
     #[error("group {name:?} of spec.nodeGroups: {source}")]
     NodeGroup { name: String, source: Box<SpecError> },
+    #[error("the budget of {jobs} in spec.disruptionBudgets {what}")]
+    Budget { jobs: String, what: &'static str },
+    #[error("the budget of {jobs} in spec.disruptionBudgets: {source}")]
+    Schedule { jobs: String, source: Box<SpecError> },
     #[error("timeZone {0:?} is unknown: name one of the IANA database, for example Europe/Berlin")]
     TimeZone(String),
     #[error("{field} {text:?} must be hours and minutes, for example 06:00")]
@@ -214,6 +220,7 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec, generation: Option<i64>) -> Res
         calendar: calendar(spec)?.map(Box::new),
         window: None,
         node_groups: node_groups(spec)?,
+        budgets: spec.disruption_budgets.iter().map(budget).collect::<Result<_, _>>()?,
         preemption_mode: match spec.preemption_mode {
             crd::PreemptionMode::Scheduler => PreemptionMode::Scheduler,
             crd::PreemptionMode::Operator => PreemptionMode::Operator,
@@ -321,6 +328,39 @@ fn node_groups(spec: &ScavengerPoolSpec) -> Result<Vec<NodeGroup>, SpecError> {
         })
     };
     spec.node_groups.iter().map(read).collect()
+}
+
+fn budget(budget: &crd::DisruptionBudget) -> Result<Budget, SpecError> {
+    let jobs = match &budget.jobs {
+        IntOrString::Int(number) => number.to_string(),
+        IntOrString::String(text) => text.clone(),
+    };
+    let wrong = |what: &'static str| SpecError::Budget { jobs: jobs.clone(), what };
+    if !budget.reasons.iter().all(Reason::is_planned) {
+        return Err(wrong("names a reason for which nobody can wait"));
+    }
+    let period = signed(budget.period);
+    if period < SignedDuration::from_secs(1) {
+        return Err(wrong("needs a period of at least 1s"));
+    }
+    let read = match jobs.strip_suffix('%') {
+        // One at least, or a small pool could never be relieved.
+        Some(percent) => {
+            percent.parse().map(|percent: u32| (f64::from(percent) / 100.0, usize::from(percent > 0)))
+        }
+        None => jobs.parse().map(|number| (0.0, number)),
+    };
+    let (share, at_least) = read.map_err(|_| wrong("needs a number of jobs, or a share such as 10%"))?;
+    let read = |times| {
+        schedule(times).map_err(|source| SpecError::Schedule { jobs: jobs.clone(), source: source.into() })
+    };
+    Ok(Budget {
+        reasons: budget.reasons.clone(),
+        share: Share::from_fraction(share),
+        at_least,
+        period,
+        schedule: budget.schedule.as_ref().map(read).transpose()?,
+    })
 }
 
 fn window(window: &ThresholdWindow, pool: &ScavengerPoolSpec) -> Result<Window, SpecError> {

@@ -107,6 +107,51 @@ fn headroom_can_be_switched_off_and_must_lie_above_the_start_threshold() {
 }
 
 #[test]
+fn a_budget_is_a_number_or_a_share_in_a_time() {
+    let pool = |budget: &str| {
+        let text = format!(r#"{{ "disruptionBudgets": [{budget}] }}"#);
+        settings(&serde_json::from_str::<ScavengerPoolSpec>(&text).unwrap(), None).map(|pool| pool.budgets)
+    };
+    let read = |budget: &str| pool(budget).unwrap().remove(0);
+    let all = Budget {
+        reasons: Vec::new(),
+        share: Share::from_fraction(0.0),
+        at_least: 5,
+        period: SignedDuration::from_secs(10),
+        schedule: None,
+    };
+    assert_eq!(read(r#"{ "jobs": 5 }"#), all);
+    assert_eq!(read(r#"{ "jobs": "5", "period": "1h" }"#).period, SignedDuration::from_hours(1));
+    for (jobs, share, at_least) in [("10%", 0.1, 1), ("0%", 0.0, 0), ("100%", 1.0, 1), ("0", 0.0, 0)] {
+        let budget = read(&format!(r#"{{ "jobs": "{jobs}" }}"#));
+        assert_eq!((budget.share, budget.at_least), (Share::from_fraction(share), at_least), "{jobs}");
+    }
+    let named = read(
+        r#"{ "jobs": 0, "reasons": ["Headroom"],
+             "schedule": { "days": ["Sat"], "start": "08:00", "end": "18:00", "timeZone": "Europe/Berlin" } }"#,
+    );
+    assert_eq!(named.reasons, [Reason::Headroom]);
+    assert!(
+        named
+            .schedule
+            .is_some_and(|schedule| schedule.days == [false, false, false, false, false, true, false])
+    );
+    for (bad, said) in [
+        (r#"{ "jobs": "few" }"#, "needs a number of jobs, or a share such as 10%"),
+        (r#"{ "jobs": -1 }"#, "needs a number of jobs, or a share such as 10%"),
+        (r#"{ "jobs": 1, "reasons": ["Drained"] }"#, "names a reason for which nobody can wait"),
+        (r#"{ "jobs": 1, "period": "0s" }"#, "needs a period of at least 1s"),
+        (
+            r#"{ "jobs": 1, "schedule": { "start": "8 am", "end": "18:00" } }"#,
+            "start \"8 am\" must be hours and minutes, for example 06:00",
+        ),
+    ] {
+        let error = pool(bad).unwrap_err().to_string();
+        assert!(error.ends_with(said) && error.contains("spec.disruptionBudgets"), "{error}");
+    }
+}
+
+#[test]
 fn a_window_has_what_it_names_and_else_what_the_pool_has() {
     let pool = |windows: &str| {
         let text = format!(

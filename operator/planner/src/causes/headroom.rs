@@ -107,9 +107,9 @@ impl Cause for KeepHeadroom {
     fn is_idle(&mut self, pool: &Pool<'_>) -> bool {
         if suffices(pool) {
             (self.last, self.has_news) = (None, false);
-            return true;
+            return !pool.rounds.holds(&Reason::Headroom);
         }
-        if pool.rounds.is_full(&Reason::Headroom, pool.now) {
+        if pool.waits(&Reason::Headroom) {
             self.has_news = false;
             return true;
         }
@@ -121,12 +121,13 @@ impl Cause for KeepHeadroom {
     }
 
     fn order(&mut self, pool: &mut Pool<'_>) {
+        pool.rounds.release(&Reason::Headroom);
         self.last = Some(Look { stamp: stamp(pool), again: later(pool.now, PAUSE) });
         self.has_news = false;
         for part in parts(pool).collect::<Vec<_>>() {
             keep_in(pool, part);
         }
-        if pool.rounds.is_full(&Reason::Headroom, pool.now) {
+        if pool.rounds.holds(&Reason::Headroom) {
             // With the next round there is something to do, whatever changes until then.
             self.last = None;
         }
@@ -209,5 +210,5 @@ fn keep_in(pool: &mut Pool<'_>, part: Part) {
         candidates.retain(|_| stays_there.next().unwrap_or(false));
     }
     let chosen = choose(&used, &whole, headroom, &name(pool, part), candidates);
-    pool.order_in_rounds(&Reason::Headroom, pool.occupancy.len(), chosen);
+    pool.order_in_rounds(&Reason::Headroom, chosen);
 }

@@ -39,7 +39,9 @@ pub(crate) fn message(node: &Node, settings: &Settings) -> String {
 
 impl Cause for LeftPool {
     fn is_idle(&mut self, pool: &Pool<'_>) -> bool {
-        self.since.is_empty() && pool.capacity.outside().is_empty()
+        self.since.is_empty()
+            && pool.capacity.outside().is_empty()
+            && !pool.rounds.holds(&Reason::NodeLeftPool)
     }
 
     fn order(&mut self, pool: &mut Pool<'_>) {
@@ -49,9 +51,10 @@ impl Cause for LeftPool {
             self.since.entry(node.clone()).or_insert(now);
         }
         self.wake_at = self.since.values().map(|since| later(*since, GRACE)).filter(|time| *time > now).min();
-        if pool.rounds.is_full(&Reason::NodeLeftPool, now) {
+        if !self.since.is_empty() && pool.waits(&Reason::NodeLeftPool) {
             return;
         }
+        pool.rounds.release(&Reason::NodeLeftPool);
         let due = self.since.iter().filter(|(_, since)| later(**since, GRACE) <= now);
         let nodes = due.filter_map(|(name, _)| {
             let node = pool.capacity.node(name)?.node;
@@ -59,7 +62,7 @@ impl Cause for LeftPool {
         });
         let holders = pool.losers_on(nodes);
         let in_order = holders.into_iter().map(|(_, sj, message)| (sj, message));
-        pool.order_in_rounds(&Reason::NodeLeftPool, in_order.len(), in_order);
+        pool.order_in_rounds(&Reason::NodeLeftPool, in_order);
     }
 
     fn wake_at(&self) -> Option<Timestamp> {

@@ -76,7 +76,6 @@ impl Causes {
             wake_at = earlier(wake_at, cause.wake_at());
         }
         pool.hurry(&relies_on);
-        let next_round = pool.rounds.wake_at(pool.now);
-        earlier(earlier(wake_at, next_round), pool.last_release(&relies_on))
+        earlier(earlier(wake_at, pool.next_round()), pool.last_release(&relies_on))
     }
 }

@@ -7,7 +7,10 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{least_loss::Candidate, rounds::Rounds};
+use super::{
+    least_loss::Candidate,
+    rounds::{Allowance, Rounds},
+};
 use crate::{
     capacity::{Capacity, ScavengerPod, promises::Promises, without_compute},
     facts::{
@@ -15,7 +18,9 @@ use crate::{
         tracked::{Attachments, Tracked},
     },
     lifecycle::loss::Loss,
-    values::{Demand, Key, Name, Pod, Reason, Settings, action::Ordered, later, resources::Resources},
+    values::{
+        Demand, Key, Name, Pod, Reason, Settings, action::Ordered, earlier, later, resources::Resources,
+    },
 };
 
 /// One cause for which ScavengerJobs must go.
@@ -85,26 +90,42 @@ impl Pool<'_> {
     /// Orders the interruption of a ScavengerJob's active attempt. False if it has none, or if that was decided before.
     pub(crate) fn order(&mut self, sj: &Key, reason: Reason, message: String) -> bool {
         let order = Ordered { sj: sj.clone(), reason, message };
-        let is_new =
-            self.seen.get_mut(sj).is_some_and(|tracked| tracked.order_interruption(&order, self.now));
+        let Some(tracked) = self.seen.get_mut(sj) else { return false };
+        let is_new = tracked.order_interruption(&order, self.now);
         if is_new {
+            self.rounds.note(tracked.sj(), &order.reason, self.now, Some(&self.settings.budgets));
+            self.rounds.let_go(sj);
             self.ordered.push(order);
         }
         is_new
     }
 
-    /// Orders the interruption of these for a cause that can wait, in their order, and of no more than may go in this round. The
-    /// cause concerns so many ScavengerJobs in all.
-    pub(super) fn order_in_rounds(
-        &mut self,
-        cause: &Reason,
-        concerned: usize,
-        these: impl IntoIterator<Item = (Key, String)>,
-    ) {
-        let mut rounds = std::mem::take(self.rounds);
-        rounds
-            .order(cause, concerned, these, self.now, |sj, message| self.order(&sj, cause.clone(), message));
-        *self.rounds = rounds;
+    /// How many more may go now for a cause that can wait.
+    pub(super) fn allowance(&self, cause: &Reason) -> Allowance {
+        self.rounds.allowance(cause, &self.settings.budgets, self.occupancy.len(), self.now)
+    }
+
+    /// True if nobody goes now for a cause that can wait, and it is known who would.
+    pub(super) fn waits(&self, cause: &Reason) -> bool {
+        self.rounds.knows(cause, self.now) && self.allowance(cause).more == 0
+    }
+
+    /// When the first of those may go who must stay now.
+    pub(super) fn next_round(&self) -> Option<Timestamp> {
+        let held = self.rounds.held().map(|(cause, _)| self.allowance(cause).again);
+        held.fold(None, earlier)
+    }
+
+    /// Orders the interruption of these for a cause that can wait, in their order, and of no more than may go now.
+    pub(super) fn order_in_rounds(&mut self, cause: &Reason, these: impl IntoIterator<Item = (Key, String)>) {
+        let mut more = self.allowance(cause).more;
+        for (sj, message) in these {
+            if more > 0 {
+                more -= usize::from(self.order(&sj, cause.clone(), message));
+            } else {
+                self.rounds.hold(cause, sj, message, self.now);
+            }
+        }
     }
 
     /// What is lost if a ScavengerJob is interrupted; none if it is terminating anyway.
@@ -314,7 +335,7 @@ impl Occupancy {
     }
 
     /// How many these are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.nodes.len()
     }
 

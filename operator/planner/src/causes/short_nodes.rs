@@ -63,6 +63,12 @@ const TARGET: f64 = 0.85;
 /// How long a measurement says something about a node that is not measured any more.
 const KEEP: SignedDuration = SignedDuration::from_mins(5);
 
+/// Why ScavengerJobs go from a node that is short of something, the most urgent first.
+const SHORT: [Reason; 2] = [Reason::NodeMemoryShort, Reason::NodeCPUShort];
+
+/// Why nothing is counted by use on a node any more.
+const GIVEN_UP: [Reason; 2] = [Reason::NodeNotMeasured, Reason::OrdinaryPodKilled];
+
 #[derive(Debug, Default)]
 pub(crate) struct ShortNodes {
     pub(crate) measured: MeasuredMemory,
@@ -89,8 +95,9 @@ impl ShortNodes {
 }
 
 impl Cause for ShortNodes {
-    fn is_idle(&mut self, _: &Pool<'_>) -> bool {
-        self.measured.is_idle() && self.lacking.is_empty()
+    fn is_idle(&mut self, pool: &Pool<'_>) -> bool {
+        let nobody_stays = || SHORT.iter().chain(&GIVEN_UP).all(|reason| !pool.rounds.holds(reason));
+        self.measured.is_idle() && self.lacking.is_empty() && nobody_stays()
     }
 
     fn order(&mut self, pool: &mut Pool<'_>) {
@@ -123,11 +130,11 @@ impl Cause for ShortNodes {
                 }
             }
         }
-        for (reason, nodes) in short {
-            relieve_used(&nodes, &reason, pool);
+        for reason in SHORT {
+            relieve_used(&short.remove(&reason).unwrap_or_default(), &reason, pool);
         }
-        for (reason, nodes) in given_up {
-            give_up(nodes, &reason, pool);
+        for reason in GIVEN_UP {
+            give_up(given_up.remove(&reason).unwrap_or_default(), &reason, pool);
         }
     }
 
@@ -384,7 +391,8 @@ fn relieve_used(nodes: &[Short<'_>], reason: &Reason, pool: &mut Pool<'_>) {
         let target = pool.settings.headroom_of(node).target(short.resource).min(threshold);
         Some((threshold, target, pool.settings.runs_short_above(node, short.resource)))
     };
-    if !pool.rounds.is_full(reason, pool.now) {
+    if nodes.is_empty() || !pool.waits(reason) {
+        pool.rounds.release(reason);
         let (mut victims, mut going) = (Vec::new(), BTreeSet::new());
         for short in nodes {
             let Some((threshold, target, _)) = threshold(short, pool) else { continue };
@@ -394,9 +402,9 @@ fn relieve_used(nodes: &[Short<'_>], reason: &Reason, pool: &mut Pool<'_>) {
         }
         victims.sort();
         let in_order = victims.into_iter().map(|(_, sj, message)| (sj, message));
-        pool.order_in_rounds(reason, in_order.len(), in_order);
+        pool.order_in_rounds(reason, in_order);
     }
-    if !pool.rounds.is_full(reason, pool.now) {
+    if !pool.rounds.holds(reason) {
         return;
     }
     for short in nodes {
@@ -410,9 +418,10 @@ fn relieve_used(nodes: &[Short<'_>], reason: &Reason, pool: &mut Pool<'_>) {
 
 /// Gives up what was counted by use on these nodes: all that was started so goes in rounds, those that lose least first.
 fn give_up(nodes: Vec<(&Name, String)>, reason: &Reason, pool: &mut Pool<'_>) {
-    if pool.rounds.is_full(reason, pool.now) {
+    if !nodes.is_empty() && pool.waits(reason) {
         return;
     }
+    pool.rounds.release(reason);
     let mut holders = Vec::new();
     for (node, message) in nodes {
         for sj in pool.started_by_use_on(node) {
@@ -421,7 +430,7 @@ fn give_up(nodes: Vec<(&Name, String)>, reason: &Reason, pool: &mut Pool<'_>) {
     }
     holders.sort();
     let in_order = holders.into_iter().map(|(_, sj, message)| (sj, message));
-    pool.order_in_rounds(reason, in_order.len(), in_order);
+    pool.order_in_rounds(reason, in_order);
 }
 
 impl Pool<'_> {

@@ -11,10 +11,11 @@ use crate::{
     facts::tracked::Tracked,
     faults::supervisor,
     lifecycle::{loss::Loss, starting},
-    queue::{Borrower, Context, Started, Starting},
+    queue::{Borrower, Context, Loans, Started, Starting, TakeBack},
     values::{
         Ending, Key, Reason, Settings, Waiting, WaitingReason,
         action::{Action, Ordered, Task},
+        earlier,
     },
 };
 
@@ -51,9 +52,15 @@ impl Planner {
         let starting = Starting { all: starting.len(), failed: starting.iter().filter(failed).count() };
         let borrowers: Vec<Borrower> =
             self.borrowers.iter().filter_map(|sj| self.borrower(sj, settings, now)).collect();
+        let allowance = self.allowance(&Reason::Reclaimed, now);
+        let take_back = match (allowance.more, allowance.most) {
+            (0, 0) => TakeBack::Nothing,
+            (0, _) => TakeBack::Begun,
+            _ => TakeBack::Anything,
+        };
         let mut context =
             Context { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
-        let walk = self.queue.walk(&mut context, starting, &borrowers);
+        let walk = self.queue.walk(&mut context, starting, &Loans { borrowers: &borrowers, take_back });
         let mut admitted = Vec::new();
         let is_new = |key: &&Key| walk.started.iter().any(|started| started.sj == **key);
         let before = self.promises.starting().iter().filter(|key| !is_new(key));
@@ -88,7 +95,9 @@ impl Planner {
                 self.informing.add(&key, &mut tracked.reported, now);
             }
         }
-        self.take_back(&walk.taken_back, now, actions, ordered);
+        self.rounds.release(&Reason::Reclaimed);
+        self.take_back(&walk.taken_back, allowance.more, now, actions, ordered);
+        self.take_back(&walk.held_back, 0, now, actions, ordered);
         admitted
     }
 
@@ -141,10 +150,12 @@ impl Planner {
     }
 
     /// Finds out when the first borrower that is terminating should have given back what was lent to it: whatever hangs
-    /// then is not waited for any longer.
+    /// then is not waited for any longer. And when others may be interrupted that have to give it back.
     pub(super) fn follow_borrowers(&mut self, now: Timestamp) {
         let first = self.borrowers.iter().filter_map(|sj| self.returns_at(sj, now)).min();
-        self.agenda.set_wake(Wake::Borrowers, first);
+        let held = self.rounds.holds(&Reason::Reclaimed);
+        let next = held.then(|| self.allowance(&Reason::Reclaimed, now).again).flatten();
+        self.agenda.set_wake(Wake::Borrowers, earlier(first, next));
     }
 
     /// When a borrower that is terminating should have given back what was lent to it at the latest.
@@ -169,10 +180,11 @@ impl Planner {
         (standing != Standing::Stuck).then(|| Borrower::of(tracked.sj(), loss, held, is_terminating))
     }
 
-    /// Interrupts those that have to give back what was lent to them.
+    /// Interrupts those that have to give back what was lent to them, and no more than may go now.
     fn take_back(
         &mut self,
         taken_back: &[(Key, Key)],
+        mut more: usize,
         now: Timestamp,
         actions: &mut Vec<Action>,
         ordered: &mut Vec<Ordered>,
@@ -180,8 +192,15 @@ impl Planner {
         for (sj, holder) in taken_back {
             let message = format!("gives back capacity that was lent to it: {holder} can start");
             let order = Ordered { sj: sj.clone(), reason: Reason::Reclaimed, message };
-            let Some(tracked) = self.seen.get_mut(sj) else { continue };
-            if tracked.order_interruption(&order, now) {
+            let Some(tracked) = self.seen.get_mut(sj).filter(|tracked| !tracked.is_decided()) else {
+                continue;
+            };
+            if more == 0 {
+                self.rounds.hold(&order.reason, order.sj, order.message, now);
+            } else if tracked.order_interruption(&order, now) {
+                more -= 1;
+                let budgets = self.settings.as_ref().ok().map(|settings| &*settings.budgets);
+                self.rounds.note(tracked.sj(), &order.reason, now, budgets);
                 ordered.push(order);
                 self.visit(sj, now, actions);
             }

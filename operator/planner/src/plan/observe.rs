@@ -157,6 +157,11 @@ impl Planner {
             // Deleted and created again while nobody watched.
             self.forget_sj(&sj.key);
         }
+        let attempt = sj.status.attempt.as_deref();
+        if let Some(decided) = attempt.and_then(|attempt| attempt.decided()) {
+            let budgets = self.settings.as_ref().ok().map(|settings| &*settings.budgets);
+            self.rounds.note(&sj, &decided.reason, decided.time, budgets);
+        }
         let key = sj.key.clone();
         let Some(strangers) = self.seen.set_sj(sj) else { return };
         self.agenda.add(key);

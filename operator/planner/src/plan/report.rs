@@ -5,11 +5,11 @@ use jiff::Timestamp;
 use super::Planner;
 use crate::{
     capacity::NodeStanding,
-    causes::left_pool,
+    causes::{left_pool, rounds::Allowance},
     lifecycle::priority,
     queue::QueueEntry,
-    report::{GroupReport, NodeReport, PoolReport},
-    values::{Key, Name, PreemptionMode, RememberedUse, resources::Resources},
+    report::{GroupReport, HeldBack, NodeReport, PoolReport},
+    values::{Key, Name, PreemptionMode, Reason, RememberedUse, resources::Resources},
 };
 
 impl Planner {
@@ -61,7 +61,25 @@ impl Planner {
                 .map(|_| self.supervisors.all().collect()),
             measuring_memory: self.causes.short_nodes.measured.measuring(),
             usage: settings.ok().and_then(|settings| self.node_use.report(settings, &self.capacity, now)),
+            held_back: self.held_back(now),
         }
+    }
+
+    /// Interruptions that budgets hold back, by reason.
+    #[must_use]
+    pub fn held_back(&self, now: Timestamp) -> Vec<HeldBack<'_>> {
+        let held = self.rounds.held().map(|(reason, jobs)| {
+            let allowance = self.allowance(reason, now);
+            let next = if allowance.more > 0 { Some(now) } else { allowance.again };
+            HeldBack { reason, jobs, next }
+        });
+        held.collect()
+    }
+
+    /// How many more may be interrupted now for a reason.
+    pub(super) fn allowance(&self, reason: &Reason, now: Timestamp) -> Allowance {
+        let budgets = self.settings.as_ref().map_or(&[][..], |settings| &settings.budgets);
+        self.rounds.allowance(reason, budgets, self.occupancy.len(), now)
     }
 
     /// How a node stands: whether ScavengerJobs may be added to it, and else why not. None if there is no such node.

@@ -40,7 +40,8 @@ use rank::{Age, Fronts, Lane, Rank};
 
 pub use lines::QueueEntry;
 pub use rank::Starting;
-pub(crate) use reservation::Borrower;
+pub use reservation::Loans;
+pub(crate) use reservation::{Borrower, TakeBack};
 pub use walk::Started;
 
 /// The ScavengerJobs that may start, in lines of equal demand.

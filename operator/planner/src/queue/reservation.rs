@@ -41,9 +41,13 @@
 //! - Of the borrowers those go that lose least, and no more than it takes. They go before anybody else would: nobody is
 //!   interrupted for a waiting ScavengerJob unless by taking back what was lent.
 //!
-//! So the holder starts when it would have started without lending, or later by the grace period of the borrowers, and so
+//! So the holder starts when it would have started without lending, or later by the grace period of the borrowers (and by the
+//! rounds that it takes, where more must go than go at once), and so
 //! does each that comes before it. The grace period of a borrower is limited for that reason. What is stuck while it is
 //! terminating counts as used, as everywhere. The last start slot is not lent.
+//!
+//! Budgets of the pool may delay the interruption of borrowers ([`TakeBack`]). While they allow none, nothing is kept for those
+//! who would get it, so that no capacity lies idle for hours; who began to get something back keeps it until more may go.
 //!
 //! Nothing is lent any more once no reservation binds the borrower: then it has what it would have got without lending, and
 //! keeps it. Giving back costs no rank in the queue and brings none.
@@ -141,6 +145,38 @@ pub(super) fn touched(
         }
     }
     None
+}
+
+/// What is lent, and whether it may be taken back.
+#[derive(Debug, Default)]
+pub struct Loans<'a> {
+    /// Those to which it is lent.
+    pub(crate) borrowers: &'a [Borrower],
+    /// What may be taken back now.
+    pub(crate) take_back: TakeBack,
+}
+
+/// What may be taken back of what is lent.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum TakeBack {
+    /// Whatever somebody needs who comes before the borrowers.
+    #[default]
+    Anything,
+    /// What was begun to be taken back goes on: soon more may go, and until then what came back is kept.
+    Begun,
+    /// Nothing. So nothing is kept for it either.
+    Nothing,
+}
+
+impl TakeBack {
+    /// True if something may be taken back that was begun to be taken back, or was not.
+    pub(super) fn allows(self, is_begun: bool) -> bool {
+        match self {
+            Self::Anything => true,
+            Self::Begun => is_begun,
+            Self::Nothing => false,
+        }
+    }
 }
 
 /// A ScavengerJob that holds capacity that is reserved for another.

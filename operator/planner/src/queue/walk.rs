@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::{
     Context, Line, Obstacle, Queue,
     rank::{Lane, Rank, Starting, Turn},
-    reservation::{Borrower, Claim, Kept, Lent, Return, touched},
+    reservation::{Borrower, Claim, Kept, Lent, Loans, Return, TakeBack, touched},
 };
 use crate::{
     capacity::Ask,
@@ -70,6 +70,8 @@ pub struct Walk {
     pub started: Vec<Started>,
     /// Borrowers that have to go, and for whom.
     pub taken_back: Vec<(Key, Key)>,
+    /// The same of those that may not go now.
+    pub held_back: Vec<(Key, Key)>,
     /// Those that wait for another reason than their status says, and some whose reason may have other numbers by now;
     /// [`Queue::waiting`] says for which.
     pub to_report: Vec<Key>,
@@ -102,7 +104,9 @@ impl Around<'_, '_> {
 
 /// How far a walk has come.
 struct Progress<'a> {
-    borrowers: &'a [Borrower],
+    loans: &'a Loans<'a>,
+    /// True once somebody needed what may not be taken back now. Nobody behind that one takes anything back either.
+    is_closed: bool,
     /// Those that come before this turn were passed over, and are passed over again.
     from: Option<Turn>,
     /// Made only if somebody fits, or something is lent: until then there is nothing to keep from anybody.
@@ -113,24 +117,20 @@ struct Progress<'a> {
 
 impl Queue {
     /// Walks along the queue and starts those for which there is capacity. It is reserved in the ledger at once, so that the
-    /// next one sees what is left. `starting` ScavengerJobs are starting already, and `borrowers` says what is lent.
-    pub fn walk(
-        &mut self,
-        context: &mut Context<'_>,
-        mut starting: Starting,
-        borrowers: &[Borrower],
-    ) -> Walk {
+    /// next one sees what is left. `starting` ScavengerJobs are starting already, and `loans` says what is lent.
+    pub fn walk(&mut self, context: &mut Context<'_>, mut starting: Starting, loans: &Loans<'_>) -> Walk {
         let mut walk = Walk::default();
         context.capacity.settle(context.promises.ledger_mut());
         walk.to_report = self.settle_blocked(context.capacity, context.settings, context.now);
         // Who is moved because a block ends is looked at by this walk: it is no reason for another one.
         self.take_changed();
         self.decide_who_never_fits(context, &mut walk);
-        let mut progress = Progress { borrowers, from: None, kept: None, claim: None };
+        let mut progress = Progress { loans, is_closed: false, from: None, kept: None, claim: None };
         while starting.has_slot_for(false, context.settings) {
             let claimant = self.claimant.take_if(|_| progress.claim.is_none());
-            let next = claimant.and_then(|sj| self.next_of_claimant(&sj, &mut progress, starting, context));
-            let Some(next) = next.or_else(|| self.next(&mut progress, starting, context, &mut walk)) else {
+            let begun = claimant.and_then(|sj| self.next_of_claimant(&sj, &mut progress, starting, context));
+            let may_take_back = loans.take_back.allows(begun.is_some());
+            let Some(next) = begun.or_else(|| self.next(&mut progress, starting, context, &mut walk)) else {
                 let keeps = progress.kept.as_ref().is_some_and(|kept| !kept.reservations.is_empty());
                 if keeps && progress.from.take().is_some() {
                     // Something may be lent to those that were passed over.
@@ -140,8 +140,14 @@ impl Queue {
             };
             let (lane, sj, rank) = (next.lane, next.rank.sj(), next.rank);
             if let Some(back) = next.returns {
+                let from = back.from.iter().map(|borrower| (borrower.clone(), sj.clone()));
+                if !may_take_back && !back.from.is_empty() {
+                    walk.held_back.extend(from);
+                    progress.is_closed = true;
+                    continue;
+                }
+                walk.taken_back.extend(from);
                 self.claimant = Some(sj.clone());
-                walk.taken_back.extend(back.from.iter().map(|borrower| (borrower.clone(), sj.clone())));
                 progress.claim = Some(Claim { lane, sj, back });
                 continue;
             }
@@ -197,9 +203,11 @@ impl Queue {
             return None;
         }
         let free = context.capacity.free_row(context.promises.ledger(), context.settings);
-        let kept = progress.kept.get_or_insert_with(|| self.kept(progress.borrowers, context));
+        let kept = progress.kept.get_or_insert_with(|| self.kept(progress.loans.borrowers, context));
         let returns = if context.capacity.fits(lane.ask, &free) {
             None
+        } else if progress.loans.take_back == TakeBack::Nothing {
+            return None;
         } else {
             let is_holder = kept.reservations.iter().any(|reservation| reservation.sj == *sj);
             Some(kept.lent.give_back(lane.ask, &rank, is_holder, &free, context.capacity)?)
@@ -219,14 +227,15 @@ impl Queue {
         walk: &mut Walk,
     ) -> Option<Next> {
         let free = context.capacity.free_row(context.promises.ledger(), context.settings);
-        let Progress { borrowers, from, kept, claim } = progress;
+        let Progress { loans: Loans { borrowers, .. }, from, kept, claim, is_closed } = progress;
         let claim = claim.as_ref();
+        let takes_nothing = *is_closed || claim.is_some();
         if kept.is_none() && !borrowers.is_empty() {
             *kept = Some(self.kept(borrowers, context));
         }
         let mut found = Found::default();
         let is_ahead = |turn: Turn, lane: Lane| lane.is_doubtful() || from.is_none_or(|from| from <= turn);
-        self.look_at_lines(&mut found, is_ahead, kept.as_ref(), claim.is_some(), &free, context);
+        self.look_at_lines(&mut found, is_ahead, kept.as_ref(), takes_nothing, &free, context);
         if kept.is_none() && !(found.candidates.is_empty() && found.failed.is_empty()) {
             *kept = Some(self.kept(borrowers, context));
         }
@@ -235,7 +244,7 @@ impl Queue {
         // Who has a reservation has its turn even if others of its line come first.
         for one in kept.reservations.iter().filter(|one| is_ahead(one.rank.turn, one.lane)) {
             let fits = context.capacity.fits(one.lane.ask, &free);
-            let returns = if fits || claim.is_some() {
+            let returns = if fits || takes_nothing {
                 None
             } else {
                 kept.lent.give_back(one.lane.ask, &one.rank, true, &free, context.capacity)
@@ -285,14 +294,14 @@ impl Queue {
         first
     }
 
-    /// Finds the lines whose demand fits, or would fit if what is lent were given back: that is not asked while something
-    /// `is_claimed`, that is, being given back.
+    /// Finds the lines whose demand fits, or would fit if what is lent were given back, unless `takes_nothing`: something is
+    /// being given back already, or may not be.
     fn look_at_lines(
         &self,
         found: &mut Found,
         is_ahead: impl Fn(Turn, Lane) -> bool,
         kept: Option<&Kept<'_>>,
-        is_claimed: bool,
+        takes_nothing: bool,
         free: &[i64],
         context: &mut Context<'_>,
     ) {
@@ -309,7 +318,7 @@ impl Queue {
             }
             let mut returns = None;
             if !context.capacity.fits(lane.ask, free) {
-                let kept = kept.filter(|_| !is_claimed);
+                let kept = kept.filter(|_| !takes_nothing);
                 returns = kept.and_then(|kept| self.owed(lane, kept, free, context));
                 if returns.is_none() {
                     found.passed_over.push((lane, None));

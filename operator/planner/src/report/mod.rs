@@ -15,7 +15,7 @@ pub use crate::{causes::short_nodes::Measuring, queue::QueueEntry, values::actio
 use crate::{
     facts::tracked::{Reported, Tracked, Writing},
     node_use::UsageReport,
-    values::{Closed, Counts, Key, Name, Settings, Waiting, earlier, later, resources::Resources},
+    values::{Closed, Counts, Key, Name, Reason, Settings, Waiting, earlier, later, resources::Resources},
 };
 
 /// What the steps of one plan did.
@@ -71,6 +71,19 @@ pub struct PoolReport<'a> {
     pub measuring_memory: Measuring,
     /// How nodes that are counted by use stand; none with accounting Requests.
     pub usage: Option<UsageReport<'a>>,
+    /// Interruptions that budgets hold back, by reason.
+    pub held_back: Vec<HeldBack<'a>>,
+}
+
+/// Interruptions for one reason that budgets hold back.
+#[derive(Debug)]
+pub struct HeldBack<'a> {
+    /// The reason.
+    pub reason: &'a Reason,
+    /// The ScavengerJobs, with the messages that they would get.
+    pub jobs: &'a BTreeMap<Key, String>,
+    /// When the next of them may go; none if it never may as the pool is now.
+    pub next: Option<Timestamp>,
 }
 
 /// A node of the pool.

@@ -1,6 +1,7 @@
 //! The cluster as the planner sees it, in plain types. The operator turns API objects into these.
 
 pub mod action;
+mod budget;
 mod calendar;
 mod confinement;
 mod placement;
@@ -17,6 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub use action::Observation;
+pub use budget::Budget;
 pub use calendar::{Calendar, Schedule, Window};
 pub use confinement::Confinement;
 pub(crate) use placement::Named;

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Calendar, Name, Node, RuntimeClass, Supervisor, Toleration, UsageRules,
+    Budget, Calendar, Name, Node, RuntimeClass, Supervisor, Toleration, UsageRules,
     placement::may_tolerate,
     resources::{CPU, MEMORY, PODS, Share, Thresholds, Weights},
 };
@@ -59,6 +59,9 @@ pub struct Settings {
     /// Nodes with thresholds of their own: the first group whose labels a node has.
     #[serde(default)]
     pub node_groups: Vec<NodeGroup>,
+    /// How many may be interrupted in a time for causes that can wait; what is usual if none.
+    #[serde(default)]
+    pub budgets: Vec<Budget>,
     /// Who frees capacity for an ordinary pod that finds none.
     pub preemption_mode: PreemptionMode,
     /// True while nothing starts.

@@ -1,5 +1,6 @@
 //! What holds for any input. Cases that once failed are in `proptest-regressions/`.
 
+mod budgets;
 mod by_use;
 mod everybody;
 mod evidence;

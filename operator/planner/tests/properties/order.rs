@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use scavenger_planner::{
     fixtures::{at, node, pod, settings, sj},
-    internals::{Capacity, Context, Promises, Queue, Starting},
+    internals::{Capacity, Context, Loans, Promises, Queue, Starting},
     resources::Resources,
     values::{Key, Node, Phase, ScavengerJob, WaitingReason},
 };
@@ -138,7 +138,7 @@ proptest! {
         }
         let mut room =
             Context { capacity: &mut capacity, promises: &mut promises, settings: &settings, now: at(30) };
-        let walk = queue.walk(&mut room, Starting { all: world.starting, failed: 0 }, &[]);
+        let walk = queue.walk(&mut room, Starting { all: world.starting, failed: 0 }, &Loans::default());
         let (started, waiting) = slowly(&world);
         let walked: Vec<Key> = walk.started.iter().map(|started| started.sj.clone()).collect();
         prop_assert_eq!(&walked, &started);

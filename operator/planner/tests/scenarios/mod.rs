@@ -1,6 +1,7 @@
 //! One story per test.
 
 mod admission;
+mod budgets;
 mod calendar;
 mod crowd;
 mod deletion;

@@ -112,6 +112,9 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
     if let Some(why) = planner.node_that_left(key) {
         lines.add("node", &why);
     }
+    if let Some(why) = held_back(&planner, key, snapshot.time) {
+        lines.add("held back", &why);
+    }
     lines.add("next", &would(next, sj));
     for pod in pods(snapshot, sj) {
         lines.add("pod", &pod_line(pod));
@@ -121,6 +124,13 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
         lines.add("node agents", &text);
     }
     Ok(lines.text)
+}
+
+/// For what it would be interrupted if a budget of the pool allowed it, and when that may be.
+fn held_back(planner: &Planner, key: &Key, now: Timestamp) -> Option<String> {
+    let held = planner.held_back(now).into_iter().find(|held| held.jobs.contains_key(key))?;
+    let (reason, why) = (held.reason, &held.jobs[key]);
+    Some(format!("it is to be interrupted ({reason}: {why}); {}", plan::next_by_budget(held.next, now)))
 }
 
 /// The pod that a message about an interruption only describes, if it is there yet: who sees the whole cluster may know its name.
@@ -401,7 +411,12 @@ fn lost(attempt: &crd::Attempt) -> String {
 
 #[cfg(test)]
 mod tests {
-    use scavenger_planner::fixtures::{at, key, node, pod, runtime_class, settings, sj};
+    use jiff::civil::time;
+    use scavenger_planner::{
+        fixtures::{at, budget, daily, key, node, pod, runtime_class, settings, sj},
+        resources::Share,
+        values::{Attempt, Budget},
+    };
 
     use super::*;
 
@@ -421,6 +436,32 @@ mod tests {
         ] {
             assert!(text.contains(line), "{text}");
         }
+    }
+
+    #[test]
+    fn who_is_held_back_by_a_budget_is_told_why_and_until_when() {
+        let mut settings = settings();
+        settings.headroom.interrupt_threshold = Some(Share::from_fraction(0.1));
+        settings.headroom.target = Share::from_fraction(0.05);
+        settings.budgets =
+            vec![Budget { schedule: Some(daily(time(8, 0, 0, 0), time(8, 5, 0, 0))), ..budget(0, 10) }];
+        let mut a = sj("a");
+        let demand = a.spec.as_ref().unwrap().demand.clone();
+        a.status.phase = Phase::Running;
+        a.status.attempt =
+            Some(Box::new(Attempt { start_time: Some(at(0)), ..Attempt::first(demand, at(0)) }));
+        let of_a = pod("a-1-0", 1000).of("uid-of-a", 1).on("n1").running();
+        let observations = vec![
+            Observation::Node(node("n1", 4000)),
+            Observation::Pool(Box::new(Ok(settings))),
+            Observation::ScavengerJob(Box::new(a)),
+            Observation::Pod(Box::new(of_a)),
+        ];
+        let text = explain(&Snapshot::new(at(60), observations), &key("a")).unwrap();
+        let line = "held back     it is to be interrupted (Headroom: frees capacity before others need it: 1 cpu of 4 cpu \
+                    are used, more than the interruptThreshold of 10%); disruptionBudgets of the pool allow the next one \
+                    in 4m0s\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]
