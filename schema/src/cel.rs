@@ -35,8 +35,17 @@ pub(crate) fn at_least(field: &str, least: &str) -> Rule {
 
 /// A duration has two bounds.
 pub(crate) fn between(field: &str, least: &str, most: &str) -> Rule {
+    bounded("", field, least, most)
+}
+
+/// The same where it need not be given.
+pub(crate) fn between_if_given(field: &str, least: &str, most: &str) -> Rule {
+    bounded(&format!("!has(self.{field}) || dyn(self.{field}) == null || "), field, least, most)
+}
+
+fn bounded(unless: &str, field: &str, least: &str, most: &str) -> Rule {
     Rule::new(format!(
-        "!{} || (duration(self.{field}) >= duration('{least}') && duration(self.{field}) <= duration('{most}'))",
+        "{unless}!{} || (duration(self.{field}) >= duration('{least}') && duration(self.{field}) <= duration('{most}'))",
         is_duration(field)
     ))
     .message(&*format!("{field} must be between {least} and {most}"))

@@ -46,6 +46,7 @@ pub use crate::usage::UsageSpec;
     validation = cel::at_least("pendingTimeout", "1s"),
     validation = cel::at_least("startDeadline", "1s"),
     validation = cel::between("reserveAfter", "1s", "168h"),
+    validation = cel::between_if_given("minimumRun", "0s", "24h"),
     validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || self.interruptThreshold >= 1.0 || (self.startThreshold <= self.headroomTarget && self.headroomTarget < self.interruptThreshold)").message("headroomTarget must be at least startThreshold and below interruptThreshold (interruptThreshold: 1 switches headroom off)").field_path(".headroomTarget"),
     validation = Rule::new("(has(self.interruptThresholdOverrides) ? self.interruptThresholdOverrides.map(k, k) : []).all(k, self.interruptThresholdOverrides[k] >= 1.0 || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThresholdOverrides[k]))").message("for each resource in interruptThresholdOverrides the headroom target must be at least the start threshold and below the interrupt threshold (1 switches it off)").field_path(".interruptThresholdOverrides"),
     validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || self.interruptThreshold >= 1.0 || ['cpu', 'memory', 'pods'].all(k, (has(self.interruptThresholdOverrides) && k in self.interruptThresholdOverrides) || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThreshold))").message("for cpu, memory and pods the headroom target must be at least the start threshold and below interruptThreshold (1 switches headroom off)").field_path(".headroomTargetOverrides"),
@@ -159,6 +160,13 @@ pub struct ScavengerPoolSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "shapes::thresholds")]
     pub headroom_target_overrides: BTreeMap<String, f64>,
+
+    /// An attempt that has run for less is interrupted for headroom, or because ordinary pods use more of a node, only if
+    /// all others do not suffice. None by default, since one that has just begun loses least; 24h at most. What a waiting ordinary
+    /// pod needs does not ask for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "shapes::optional_duration")]
+    pub minimum_run: Option<Duration>,
 
     /// Windows of time with other thresholds, for example nights and weekends. The first one in the list that is open
     /// counts; while none is, the thresholds above hold. What a window leaves out is as above, and a resource that its
@@ -569,6 +577,7 @@ impl Default for ScavengerPoolSpec {
             interrupt_threshold_overrides: BTreeMap::new(),
             headroom_target: default_headroom_target(),
             headroom_target_overrides: BTreeMap::new(),
+            minimum_run: None,
             windows: Vec::new(),
             node_groups: Vec::new(),
             disruption_budgets: Vec::new(),

@@ -95,7 +95,9 @@ impl PoolMetrics {
     pub(super) fn set(&self, pool: &PoolReport<'_>) {
         for reason in Closed::CAUSES {
             let closed = pool.closed_nodes.iter().filter(|(_, closed)| closed.cause() == reason).count();
-            self.closed.get_or_create(&ReasonLabel { reason: reason.to_owned() }).set(i64::try_from(closed).unwrap_or(i64::MAX));
+            self.closed
+                .get_or_create(&ReasonLabel { reason: reason.to_owned() })
+                .set(i64::try_from(closed).unwrap_or(i64::MAX));
         }
         // Where nobody is held back any more the figure is 0, and does not end.
         for reason in Reason::ALL.iter().filter(|reason| reason.is_planned()) {

@@ -220,6 +220,7 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec, generation: Option<i64>) -> Res
         calendar: calendar(spec)?.map(Box::new),
         window: None,
         node_groups: node_groups(spec)?,
+        minimum_run: spec.minimum_run.map(signed).unwrap_or_default(),
         budgets: spec.disruption_budgets.iter().map(budget).collect::<Result<_, _>>()?,
         preemption_mode: match spec.preemption_mode {
             crd::PreemptionMode::Scheduler => PreemptionMode::Scheduler,

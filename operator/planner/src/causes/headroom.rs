@@ -193,7 +193,10 @@ fn keep_in(pool: &mut Pool<'_>, part: Part) {
             continue;
         }
         match pool.loss_of(sj) {
-            Some(loss) => candidates.push(Candidate { sj: sj.clone(), held, loss }),
+            Some(loss) => {
+                let is_young = pool.is_young(sj);
+                candidates.push(Candidate { sj: sj.clone(), held, loss, is_young });
+            }
             None if pool.standing_of(sj) == Standing::Stuck => {}
             None => used.subtract(&held),
         }

@@ -6,6 +6,8 @@
 //! over the candidates, cheapest first. Its effort is limited ([`MAX_EFFORT`]). Nodes have few dozen candidates, for which
 //! it ends long before; over a pool of thousands the answer is the best that was found until then.
 
+use std::collections::BTreeMap;
+
 use crate::{
     lifecycle::loss::Loss,
     values::{Key, resources::Resources},
@@ -23,11 +25,31 @@ pub struct Candidate {
     pub held: Resources,
     /// What is lost if it goes, with all of its pods, wherever they are.
     pub loss: Loss,
+    /// True if it goes only where the others do not suffice, whatever is lost.
+    pub is_young: bool,
 }
 
 /// Those of the candidates that lose least together and cover what is short; as much of it as all of them hold, if that
-/// is less. Cheapest first. `short` names resources and amounts.
+/// is less. Cheapest first; young ones come last, and only for what the others leave uncovered. `short` names resources and
+/// amounts.
 pub fn choose(short: &[(&str, i64)], candidates: Vec<Candidate>) -> Vec<Key> {
+    let (young, others): (Vec<_>, Vec<_>) = candidates.into_iter().partition(|one| one.is_young);
+    let held: BTreeMap<Key, Resources> = match young.is_empty() {
+        true => BTreeMap::new(),
+        false => others.iter().map(|one| (one.sj.clone(), one.held.clone())).collect(),
+    };
+    let mut chosen = choose_among(short, others);
+    let covered = |name: &str| {
+        let held = chosen.iter().filter_map(|sj| held.get(sj)).map(|held| held.get(name).max(0));
+        held.fold(0, i64::saturating_add)
+    };
+    let left = short.iter().map(|(name, amount)| (*name, amount.saturating_sub(covered(name))));
+    let left: Vec<(&str, i64)> = left.collect();
+    chosen.extend(choose_among(&left, young));
+    chosen
+}
+
+fn choose_among(short: &[(&str, i64)], candidates: Vec<Candidate>) -> Vec<Key> {
     let held = |name: &str| candidates.iter().map(|one| i128::from(one.held.get(name).max(0))).sum::<i128>();
     let short: Vec<(&str, i64)> = short
         .iter()
@@ -231,6 +253,7 @@ mod tests {
             sj: key(name),
             held: Resources { cpu_milli: cpu * 1000, ..Resources::default() },
             loss: Loss { amount: loss, interrupted_count: 0, began: Reverse(at(0)), uid: name.into() },
+            is_young: false,
         }
     }
 
@@ -246,6 +269,16 @@ mod tests {
         all.push(candidate("large", 6, 1560));
         assert_eq!(chosen(6, all.clone()), ["large"]);
         assert_eq!(chosen(2, all), ["small0", "small1"]);
+    }
+
+    #[test]
+    fn young_ones_go_for_what_the_others_leave_uncovered() {
+        let young = |name, cpu, loss| Candidate { is_young: true, ..candidate(name, cpu, loss) };
+        let all = vec![candidate("dear", 2, 900), young("cheap", 3, 1), young("dearer", 2, 5)];
+        assert_eq!(chosen(2, all.clone()), ["dear"]);
+        assert_eq!(chosen(4, all.clone()), ["dear", "cheap"]);
+        assert_eq!(chosen(9, all), ["dear", "cheap", "dearer"]);
+        assert_eq!(chosen(2, vec![young("a", 1, 2), young("b", 2, 3)]), ["b"]);
     }
 
     #[test]

@@ -135,6 +135,14 @@ impl Pool<'_> {
         stays.then(|| Loss::of(tracked.sj(), &self.settings.weights, self.settings.priority_steps, self.now))
     }
 
+    /// True if its attempt has run for less than the pool's `minimumRun`: others go first, unless somebody waits.
+    pub(super) fn is_young(&self, sj: &Key) -> bool {
+        let minimum = self.settings.minimum_run;
+        let attempt = self.seen.get(sj).and_then(|tracked| tracked.sj().status.active_attempt());
+        let has_run_for = |start| later(start, minimum) <= self.now;
+        !minimum.is_zero() && attempt.is_some_and(|attempt| !attempt.start_time.is_some_and(has_run_for))
+    }
+
     /// How a ScavengerJob holds its capacity.
     pub(super) fn standing_of(&self, sj: &Key) -> Standing {
         match self.seen.get(sj).zip(self.seen.attachments(sj)) {
@@ -189,8 +197,9 @@ impl Pool<'_> {
 
     /// Those of these ScavengerJobs that could be interrupted, with what they hold.
     pub(crate) fn candidates(&self, holders: BTreeMap<&Key, Resources>) -> Vec<Candidate> {
-        let candidate =
-            |(sj, held): (&Key, Resources)| Some(Candidate { loss: self.loss_of(sj)?, sj: sj.clone(), held });
+        let candidate = |(sj, held): (&Key, Resources)| {
+            Some(Candidate { loss: self.loss_of(sj)?, sj: sj.clone(), held, is_young: false })
+        };
         holders.into_iter().filter_map(candidate).collect()
     }
 

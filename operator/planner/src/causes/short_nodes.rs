@@ -316,7 +316,7 @@ impl MeasuredMemory {
         };
         let candidates = scavenger_jobs.into_iter().filter_map(|(sj, held)| {
             let loss = pool.loss_of(&sj)?;
-            Some(Candidate { sj, held: only(MEMORY, held.memory_bytes), loss })
+            Some(Candidate { sj, held: only(MEMORY, held.memory_bytes), loss, is_young: false })
         });
         let candidates = candidates.collect();
         let threshold = Share::from_fraction(THRESHOLD);
@@ -365,7 +365,8 @@ impl Short<'_> {
             }
             held = held.saturating_add(holds);
             if let Some(loss) = pool.loss_of(sj).filter(|_| holds > 0) {
-                candidates.push(Candidate { sj: sj.clone(), held: only(resource, holds), loss });
+                let is_young = pool.is_young(sj);
+                candidates.push(Candidate { sj: sj.clone(), held: only(resource, holds), loss, is_young });
             }
         }
         let message = format!(

@@ -62,6 +62,9 @@ pub struct Settings {
     /// How many may be interrupted in a time for causes that can wait; what is usual if none.
     #[serde(default)]
     pub budgets: Vec<Budget>,
+    /// Attempts that have run for less go last where others may go in their place.
+    #[serde(default)]
+    pub minimum_run: SignedDuration,
     /// Who frees capacity for an ordinary pod that finds none.
     pub preemption_mode: PreemptionMode,
     /// True while nothing starts.

@@ -1,6 +1,8 @@
 //! Three days, each of another cluster, in which much happens side by side: where a scenario shows one rule, a day shows rules
 //! that meet. What is planned in them is a large part of what `cargo xtask trace` compares.
 
+mod minimum_run;
+
 use jiff::civil::time;
 use scavenger_planner::{
     check,

@@ -53,6 +53,7 @@ fn world() -> impl Strategy<Value = World> {
                             began: Reverse(at(0)),
                             uid: format!("{number}").into(),
                         },
+                        is_young: false,
                     })
                     .collect(),
             }
@@ -129,5 +130,29 @@ proptest! {
         for set in 0..1_u32 << world.holders.len() {
             let other = |number: usize| set & (1 << number) != 0;
             prop_assert!(reached(&other) != best || lost(&other) >= lost(&goes), "{:b} loses less", set);
-        }    }
+        }
+    }
+
+    #[test]
+    fn a_young_one_goes_only_if_all_others_do_not_suffice(world in world(), young in 0..256_u32) {
+        let is_young = |number: usize| young & (1 << number) != 0;
+        let mut holders = world.holders.clone();
+        for (number, holder) in holders.iter_mut().enumerate() {
+            holder.is_young = is_young(number);
+        }
+        let everybody = used(&world, |_| true);
+        let chosen = headroom::choose(&everybody, &world.allocatable, &world.headroom, "", holders);
+        let goes = |number: usize| chosen.iter().any(|(sj, _)| *sj == world.holders[number].sj);
+        // What is left above the target once all others are gone.
+        let left = above(&world, &used(&world, is_young));
+        for number in (0..world.holders.len()).filter(|number| is_young(*number) && goes(*number)) {
+            let helps = left.iter().any(|resource| world.holders[number].held.get(resource) > 0);
+            prop_assert!(helps, "{} is young and goes in vain", number);
+        }
+        // The target is reached all the same.
+        for resource in above(&world, &used(&world, |number| !goes(number))) {
+            let stays = (0..world.holders.len()).any(|i| !goes(i) && world.holders[i].held.get(resource) > 0);
+            prop_assert!(!stays, "{} is still above its target", resource);
+        }
+    }
 }

@@ -39,6 +39,7 @@ fn place(number: usize) -> impl Strategy<Value = CandidateNode> {
                         began: Reverse(at(0)),
                         uid: format!("{number}-{index}").into(),
                     },
+                    is_young: false,
                 })
                 .collect(),
         }
