@@ -4,6 +4,7 @@ pub mod action;
 mod budget;
 mod calendar;
 mod confinement;
+mod filling;
 mod placement;
 mod pod;
 mod reports;
@@ -21,6 +22,7 @@ pub use action::Observation;
 pub use budget::Budget;
 pub use calendar::{Calendar, Schedule, Window};
 pub use confinement::Confinement;
+pub use filling::{Filling, Headroom};
 pub(crate) use placement::Named;
 pub use placement::{
     Access, Closed, Expression, Node, NodeTerm, Operator, Placement, Taint, Toleration, Usage, Volume,
@@ -38,7 +40,7 @@ pub use scavenger_job::{
     ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, Shortage, Waiting,
 };
 pub use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};
-pub use settings::{Filling, Headroom, NodeGroup, PreemptionMode, Settings};
+pub use settings::{NodeGroup, PreemptionMode, Settings};
 
 /// A short, shared text: names, UIDs.
 pub type Name = Arc<str>;
