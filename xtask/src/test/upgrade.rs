@@ -112,8 +112,9 @@ fn load(cluster: &Cluster, older: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What is upgraded from as long as there is no tag: the build before a field of the tuner's request was renamed.
-const BEFORE_TAGS: &str = "d24f530";
+/// What is upgraded from as long as there is no tag: the build with the one migration of the queue. Databases of before are not
+/// migrated.
+const BEFORE_TAGS: &str = "93cfef2d";
 
 /// The commit of a revision.
 fn commit(revision: Option<&str>) -> Result<String> {
