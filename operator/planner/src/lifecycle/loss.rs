@@ -8,7 +8,8 @@
 //! stopped, and before it runs.
 //!
 //! Where the supervisor reports the processor time of the workload, the share that it got of what it could have used counts of the
-//! time since the last checkpoint: one that waits idle beside busy ordinary pods has little to lose.
+//! time since the last checkpoint: one that waits idle beside busy ordinary pods has little to lose. In the order it counts in tenths,
+//! rounded up, as the time does in steps: what any two workloads measure differs by a little.
 
 use std::cmp::Reverse;
 
@@ -56,11 +57,7 @@ pub(crate) fn expected(sj: &ScavengerJob, end: Timestamp) -> SignedDuration {
     let Some(stretch) = Stretch::of(sj).filter(|_| !sj.saves_on_sigterm()) else {
         return SignedDuration::ZERO;
     };
-    worked(sj, priority::elapsed(&stretch, end))
-}
-
-/// What was worked in a time since the last checkpoint.
-fn worked(sj: &ScavengerJob, time: SignedDuration) -> SignedDuration {
+    let time = priority::elapsed(&stretch, end);
     sj.status.cpu_share.map_or(time, |share| share.of_time(time))
 }
 
@@ -71,7 +68,8 @@ fn unsaved(sj: &ScavengerJob, priority_steps: i32, now: Timestamp) -> SignedDura
         Some(stretch) if !sj.saves_on_sigterm() => {
             let step = priority::step(&stretch, priority_steps, now);
             let unsaved = share_of_stretch(stretch.length, step.level, priority_steps);
-            worked(sj, SignedDuration::from_millis(i64::try_from(unsaved).unwrap_or(i64::MAX)))
+            let unsaved = SignedDuration::from_millis(i64::try_from(unsaved).unwrap_or(i64::MAX));
+            sj.status.cpu_share.map_or(unsaved, |share| share.up_to_tenths().of_time(unsaved))
         }
         _ => SignedDuration::ZERO,
     }
@@ -148,7 +146,7 @@ mod tests {
     use super::*;
     use crate::{
         fixtures::{at, seconds, settings, sj},
-        values::{Attempt, Phase},
+        values::{Attempt, Phase, resources::Share},
     };
 
     fn running(name: &str, since: i64) -> ScavengerJob {
@@ -189,6 +187,18 @@ mod tests {
         // One of an earlier attempt says nothing.
         sj.status.last_checkpoint = Some(at(-45));
         assert!(amount(&sj, 50) > fresh);
+    }
+
+    /// Two that get all that they can use measure a little less, and not the same.
+    #[test]
+    fn what_is_measured_of_the_processors_counts_in_tenths() {
+        let mut sj = running("a", 0);
+        let per_second = amount(&sj, 0) / 80;
+        // 20 s of a step, and 60 s for the restart.
+        for (got, seconds) in [(0.97, 80), (0.91, 80), (0.9, 78), (0.41, 70), (0.0, 60)] {
+            sj.status.cpu_share = Some(Share::from_fraction(got));
+            assert_eq!(amount(&sj, 0), per_second * seconds, "{got}");
+        }
     }
 
     #[test]

@@ -199,6 +199,12 @@ impl Share {
         f64::from(self.0) / 1e6
     }
 
+    /// Rounded up to a tenth.
+    #[must_use]
+    pub(crate) fn up_to_tenths(self) -> Self {
+        Self(self.0.div_ceil(100_000) * 100_000)
+    }
+
     /// This share of `amount`, rounded down.
     #[must_use]
     pub fn of(self, amount: i64) -> i64 {

@@ -43,6 +43,8 @@ fn lost(told: &Told, start: Timestamp, now: Timestamp) -> f64 {
         age %= whole;
     }
     let got = told.got.filter(|(of_attempt, _)| *of_attempt == start).map_or(1.0, |(_, got)| got);
+    // In tenths, rounded up; what was reported has six digits.
+    let got = ((got * 1e6).round() / 1e5).ceil() / 10.0;
     for third in [1.0, 2.0] {
         if age < whole * third / 3.0 {
             return whole * third / 3.0 * got + RESTART;
