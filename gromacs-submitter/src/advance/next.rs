@@ -25,24 +25,15 @@ pub(super) fn next_submission(row: &GromacsToTune, reason: String) -> RowStatus 
         failures: 0,
         peak_memory_bytes: None,
         job_expiry_time: None,
+        // What was learned of its memory and of its failed starts is about the row; all else is about the submission.
         private: PrivateState {
-            grown_from: None,
-            growth_failures: 0,
-            laps: 0,
-            next_lap_time: None,
-            no_room_since: None,
-            no_room_seconds: 0.0,
-            attempt_seen_time: None,
-            attempts_recorded: 0,
-            progress_from_step: None,
-            progress_from_time: None,
-            interruption_time: None,
-            verifying: false,
-            not_before: None,
             checkpoint_step: checkpoint::saved_step(row, &row.status),
-            speed_ratio: None,
             ladder_interruptions: row.status.interruptions,
-            ..row.status.private.clone()
+            outgrown_memory_bytes: row.status.private.outgrown_memory_bytes,
+            probe_outgrown_memory_bytes: row.status.private.probe_outgrown_memory_bytes,
+            start_failures: row.status.private.start_failures,
+            unknown: row.status.private.unknown.clone(),
+            ..PrivateState::default()
         },
         ..row.status.clone()
     }
@@ -65,7 +56,7 @@ pub(super) fn fail(input: &Input<'_>, reason: String) -> Step {
     record(with_failure(input.row, reason, input.settings.keep_jobs, input.now))
 }
 
-/// Cancels a row of which at most a probe may still be at work.
+/// Cancels a row without a ScavengerJob that computes; a probe may still be at work.
 pub(super) fn cancel_probe(kind: Probe, input: &Input<'_>) -> Step {
     match input.probe().filter(|probe| probe.ours) {
         Some(probe) => {
