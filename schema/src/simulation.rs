@@ -503,7 +503,7 @@ pub struct RowStatus {
     pub private: PrivateState,
 }
 
-/// What the submitter remembers of a row for itself alone: one document, of which nobody else knows a key. Keys may come and go
+/// What the submitter remembers of a row for itself alone. It is one document, and nobody else knows its keys. They may come and go
 /// with any version; what one means and holds never changes. Those that this version does not know are kept, since a newer
 /// submitter may work beside it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Which configuration a row goes on with: of those that nothing rules out the one that is expected to be done first.
 //!
-//! Whoever has a reason to change asks: a row that waits (`waiting.rs`), and one that runs with less than there is capacity for
+//! Rows with a reason to change ask: a row that waits (`waiting.rs`), and one that runs with less than there is capacity for
 //! (`growth.rs`). It says of each configuration when the row is expected to be done with it, which is its waiting and what is
 //! left at the speed that is predicted, corrected by what was measured (`ladder.rs`), and what rules it out. What is in use is
 //! one of two: refused, so that another is taken whatever it takes; or still to be had, so that another must be done sooner.

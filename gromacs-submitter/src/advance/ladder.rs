@@ -149,7 +149,7 @@ fn digits(ns_per_day: f64) -> String {
 /// What is interrupted is lost with a minimisation, so it must not take long: it might never end.
 const LONGEST_MINIMISATION_HOURS: f64 = 24.0;
 
-/// Why nothing is left of a ladder of which each configuration is ruled out: by the last of the rules that any of them came to.
+/// Why nothing is left of a ladder whose configurations are all ruled out: by the last of the rules that any of them came to.
 fn why_none(row: &GromacsToTune, ladder: &[LadderRung], pool: Option<&PoolView>) -> NoConfiguration {
     let of = |why: RuledOut| ladder.iter().filter(move |rung| rules_out(row, rung, pool) == Some(why));
     if of(SLOW_TO_STOP).next().is_some() {

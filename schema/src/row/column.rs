@@ -19,7 +19,7 @@ pub struct Column {
     pub comment: &'static str,
     /// What it holds if nobody says it, as SQL; null without any.
     pub default: Option<&'static str>,
-    /// Whoever inserts a row must give it.
+    /// An INSERT must give it.
     pub is_required: bool,
     /// It asks for something to be done with a row that is there.
     pub is_request: bool,

@@ -65,7 +65,7 @@ pub enum Value {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Labels(pub BTreeMap<String, String>);
 
-/// A time that is given by itself, or by how far it is away.
+/// A time, given as such or by how far away it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Moment {
     /// That time.

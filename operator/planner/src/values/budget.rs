@@ -21,8 +21,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// What holds for each reason by itself that no budget of the pool names at the time. Of a thousand half are still there
-    /// after a minute.
+    /// What holds for a reason that no budget of the pool names at the time, for each such reason separately. Half of a
+    /// thousand are still there after a minute.
     #[must_use]
     pub fn usual() -> Self {
         Self {

@@ -81,7 +81,7 @@ fn usual(number: usize) -> Node {
     node(&name(number), 6000).labelled("pool", "yes")
 }
 
-/// The cluster, and each interruption that was ordered: of which attempt, when and why.
+/// The cluster, and each interruption that was ordered: its attempt, when and why.
 struct Story {
     cluster: Cluster,
     ordered: BTreeMap<(Name, u32), (Timestamp, Reason)>,

@@ -38,7 +38,7 @@ fn lost(told: &Told, start: Timestamp, now: Timestamp) -> f64 {
         Some(last) => (since(*last), told.interruption_after as f64),
         None => (since(start), told.interval as f64),
     };
-    // A checkpoint that was only promised counts when it is due; whoever was silent for twice as long is believed no longer.
+    // A checkpoint that was only promised counts when it is due. A workload that was silent for twice as long is believed no longer.
     if told.checkpoints.iter().all(|time| *time < start) || age >= 2.0 * whole {
         age %= whole;
     }

@@ -148,7 +148,7 @@ fn of_several_budgets_the_smallest_counts() {
     assert_eq!(interrupted(&cluster, &Reason::Headroom), 2);
 }
 
-/// A gang waits for two nodes, of which one is in use for 2000 s; what is free of them is lent to four.
+/// A gang waits for two nodes. One is in use for 2000 s; what is free of them is lent to four.
 fn lending(budget: Budget) -> Cluster {
     let budgets = vec![Budget { reasons: vec![Reason::Reclaimed], ..budget }];
     let settings = Settings { budgets, ..settings() }.filled_to(1.0);

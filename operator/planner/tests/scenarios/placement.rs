@@ -81,7 +81,7 @@ fn a_node_that_is_full_by_measurement_gets_none_even_if_it_is_the_emptiest() {
     assert_eq!(occupied(&cluster), ["n2"]);
 }
 
-/// The annotation of an admin: whoever runs there stays, and what is new goes elsewhere until it is taken away.
+/// The annotation of an admin: what runs there stays, and what is new goes elsewhere until it is taken away.
 #[test]
 fn a_node_that_an_admin_closes_takes_nothing_new_and_keeps_what_runs() {
     let nodes = ["n1", "n2"].map(|name| node(name, 10_000));
