@@ -194,7 +194,10 @@ pub(crate) fn files(registry: &str, database_host: &str) -> Result<Files> {
         "nodeAgent": on, "tuner": on, "submitter": on, "postgres": on, "database": { "host": database_host },
     });
     let mut files = Files::default();
-    for part in render(&values.to_string())? {
+    let mut parts = render(&values.to_string())?;
+    // kubectl creates objects in the order in which they stand, and none before its namespace.
+    parts.sort_by_key(|part| !part.text.contains("kind: Namespace\n"));
+    for part in parts {
         let folder = part.template.split('/').next().unwrap_or_default();
         let target = match (folder, part.template.as_str()) {
             (_, "operator/pool.yaml") => &mut files.pool,
