@@ -16,8 +16,9 @@ use crate::{
 /// Write everything that a release consists of into one folder
 ///
 /// Images with their lists of contents, those of this project's own programs for each architecture and under one index; the
-/// chart's package; install.yaml, pool.yaml, queue.yaml, postgres.yaml, node-agent.yaml and crds.yaml for kubectl; the notes of
-/// this version, and SHA256SUMS over all of them.
+/// chart's package; install.yaml, pool.yaml, queue.yaml, postgres.yaml, node-agent.yaml and crds.yaml for kubectl; the commands
+/// scavenger-operator, gromacs-submitter and scavenger-tuner as static programs, which run on any Linux; the notes of this
+/// version, and SHA256SUMS over all of them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Publish nothing: only write the files
@@ -36,11 +37,11 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "HOST", default_value = "postgres")]
     database_host: String,
 
-    /// Architectures of the images; this machine's alone needs no cross compiler
+    /// Architectures of images and programs; this machine's alone needs no cross compiler
     #[arg(long, value_name = "ARCHITECTURE", value_delimiter = ',', default_value = "amd64,arm64")]
     architecture: Vec<Architecture>,
 
-    /// Leave out the images, which take the longest
+    /// Leave out images and programs, which take the longest
     #[arg(long)]
     no_images: bool,
 
@@ -58,6 +59,24 @@ const QUEUE: &str = "\
 # Secret `postgres` of this namespace, with the keys password, submitter-password and tuner-password. Create it first
 # (docs/install.md#the-queue).
 ";
+
+/// Writes a release for one architecture, as it stands with default options, and says where.
+pub(crate) fn write(architecture: Architecture, no_install: bool) -> Result<PathBuf> {
+    let output = Path::new(ROOT).join("target/walked-release");
+    if output.exists() {
+        fs::remove_dir_all(&output).with_context(|| format!("cannot remove {}", output.display()))?;
+    }
+    run(&Arguments {
+        dry_run: true,
+        output: output.clone(),
+        registry: "scavenger.dev".into(),
+        database_host: "postgres".into(),
+        architecture: vec![architecture],
+        no_images: false,
+        no_install,
+    })?;
+    Ok(output)
+}
 
 /// Carries out `cargo xtask release`.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -79,6 +98,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         images::ensure_for(&arguments.architecture, &images, !arguments.no_install)?;
         for archive in images::build_all(&arguments.architecture, &images, images::Profile::Release)? {
             archive.copy_to(&folder)?;
+        }
+        for (name, program) in images::build_commands(&arguments.architecture, !arguments.no_install)? {
+            fs::copy(program, folder.join(&name)).with_context(|| format!("cannot write {name}"))?;
         }
     }
     let sums = sums(&folder)?;
@@ -183,6 +205,11 @@ pub(crate) fn check() -> Result<()> {
             ensure!(text.contains(&part), "{name} has no {part}");
         }
         ensure!(!text.contains("password: "), "{name} holds a password");
+    }
+    for name in ["install.yaml", "node-agent.yaml"] {
+        let text = fs::read_to_string(folder.path().join("files").join(name))?;
+        let first = text.lines().find(|line| line.starts_with("kind: "));
+        ensure!(first == Some("kind: Namespace"), "{name} begins with {first:?}, and not with its namespace");
     }
     let package = concat!("files/scavengerjobs-", env!("CARGO_PKG_VERSION"), ".tgz");
     ensure!(folder.path().join(package).exists(), "there is no {package}");

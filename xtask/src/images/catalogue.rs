@@ -145,6 +145,13 @@ pub(crate) enum Image {
     Postgres,
 }
 
+/// The programs that people run on machines of their own.
+pub(super) fn commands() -> Vec<Program> {
+    let programs =
+        [Image::Operator, Image::Tuner, Image::GromacsSubmitter].into_iter().filter_map(Image::program);
+    programs.map(|program| Program { linking: Linking::Static, ..program }).collect()
+}
+
 /// What an image is for.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Content {

@@ -209,6 +209,27 @@ pub(crate) fn ensure_for(architectures: &[Architecture], images: &[Image], insta
     Ok(())
 }
 
+/// Builds the programs that people run on machines of their own: static ones, with the names that they have in a release. Such
+/// a program is larger and slower than that in the image, and runs on any Linux.
+pub(crate) fn build_commands(
+    architectures: &[Architecture],
+    install: bool,
+) -> Result<Vec<(String, PathBuf)>> {
+    let programs = catalogue::commands();
+    let mut all = Vec::new();
+    for architecture in architectures {
+        packages::ensure(&programs::packages(*architecture), install)?;
+        for program in &programs {
+            programs::ensure_target(*program, *architecture, install)?;
+        }
+        let built = programs::build_commands(&programs, *architecture)?;
+        let version = env!("CARGO_PKG_VERSION");
+        let name = |binary: &str| format!("{binary}-{version}-linux-{}", architecture.name());
+        all.extend(built.into_iter().map(|(binary, path)| (name(binary), path)));
+    }
+    Ok(all)
+}
+
 /// Builds these images for users: for each architecture that an image is for its archive, and one of all of them if there
 /// are several. [`ensure_for`] must have been called.
 pub(crate) fn build_all(

@@ -153,6 +153,23 @@ fn cargo_static(checkout: &Checkout, architecture: Architecture) -> Command {
     command
 }
 
+/// Builds programs for machines whose libc is not known, in one run of cargo, and says where each is.
+pub(super) fn build_commands(
+    programs: &[Program],
+    architecture: Architecture,
+) -> Result<HashMap<&'static str, PathBuf>> {
+    let target = target(Linking::Static, architecture);
+    let mut command = shell::cargo(BUILD);
+    command.args(["--release", "--target", target]);
+    for program in programs {
+        command.args(["--package", program.package]);
+    }
+    if architecture.is_foreign() {
+        use_cross_compiler(&mut command, target, architecture);
+    }
+    built(&Checkout::this(), command, programs)
+}
+
 /// Debian's cross compiler, for what is written in C, and to link.
 fn use_cross_compiler(command: &mut Command, target: &str, architecture: Architecture) {
     let compiler = match architecture {
