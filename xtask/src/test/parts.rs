@@ -8,11 +8,12 @@ use super::{Arguments, CLUSTERS, stamps::Stamps};
 use crate::{cluster, shell};
 
 /// Name of each part, the arguments of `cargo xtask` that carry it out, and whether it makes a cluster.
-const PARTS: [(&str, &[&str], bool); 4] = [
+const PARTS: [(&str, &[&str], bool); 5] = [
     ("kernel with cgroup v2", &["kernel"], false),
     ("demo by the chart", &["demo", "--chart"], true),
     ("demo on another cluster", &["walk", "demo"], true),
     ("commands of the pages", &["walk", "pages"], true),
+    ("release without a checkout", &["walk", "release"], true),
 ];
 
 /// Runs all parts that `stamps` does not know.

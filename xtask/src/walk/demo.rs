@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{as_user, ensure_unchanged, whole};
 use crate::{
     cluster::{self, Cluster},
-    shell,
+    program, shell,
 };
 
 /// The demo says one of these, and is interrupted: while Helm installs, and while a pod of the story runs.
@@ -68,7 +68,7 @@ impl User<'_> {
 
     fn demo_at(&self, registry: &str, arguments: &[&str]) -> Result<Command> {
         let mut command = Command::new(self.program);
-        as_user(&mut command, self.cluster)?;
+        as_user(&mut command, self.cluster, program::folder()?)?;
         command.args(["demo", "--registry", registry, "--kubeconfig"]).arg(self.cluster.kubeconfig());
         let (user, password) = cluster::LOGIN;
         command.env("SCAVENGER_REGISTRY_USER", user).env("SCAVENGER_REGISTRY_PASSWORD", password);

@@ -1,11 +1,17 @@
 //! `cargo xtask walk`: what a new user does with nothing but a kubeconfig and a registry, on a cluster that knows nothing of
-//! the project: the demo, and the commands of the pages.
+//! the project: the demo, the commands of the pages, and a release without a checkout.
 
 mod demo;
 mod page;
 mod pages;
+mod reader;
+mod release;
 
-use std::{collections::BTreeSet, process::Command};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
@@ -16,7 +22,7 @@ use crate::{
     progress::Task,
 };
 
-/// Walk through the demo or the pages as a new user, on a cluster that knows nothing of the project
+/// Walk through the demo, the pages or a release as a new user, on a cluster that knows nothing of the project
 ///
 /// Starts a second development cluster with a registry and without any image of the project, and takes it away at the end.
 #[derive(Debug, clap::Args)]
@@ -34,31 +40,46 @@ pub(crate) struct Arguments {
     no_install: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Subcommand)]
+#[derive(Debug, Subcommand)]
 enum What {
     /// The demo with --kubeconfig: what it refuses, an interruption, and a whole run; nothing may be left behind
     Demo,
     /// The marked commands of install.md, README.md, queue.md, first-simulation.md, upgrade.md and uninstall.md, in this
     /// order; what they print must be what the pages show
     Pages,
+    /// The marked commands of readiness.md, with nothing of this checkout but the files of a release
+    Release {
+        /// Folder with the files that `cargo xtask release --dry-run` wrote; they are written first unless given
+        #[arg(long, value_name = "DIR")]
+        files: Option<PathBuf>,
+    },
 }
+
+/// How many nodes without containers stand beside the real one in a walk through a release, which is 5% of them then.
+const OTHER_NODES: u32 = 19;
 
 /// Carries out `cargo xtask walk`.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let options = cluster::Options {
         no_install: arguments.no_install,
-        registry: arguments.what == What::Demo,
+        registry: matches!(arguments.what, What::Demo),
+        fake_nodes: if matches!(arguments.what, What::Release { .. }) { OTHER_NODES } else { 0 },
         ..cluster::Options::default()
     };
     cluster::check(&options)?;
     packages::ensure(packages::CLUSTER, !arguments.no_install)?;
     images::ensure(!arguments.no_install)?;
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name), || {})?;
+    let files = match &arguments.what {
+        What::Release { files } => release::files(files.as_deref(), arguments.no_install)?,
+        What::Demo | What::Pages => PathBuf::new(),
+    };
     let name = arguments.name.as_str();
     cluster::down(name)?;
     let result = cluster::up(name, &options).and_then(|cluster| match arguments.what {
         What::Demo => demo::walk(&cluster, program::path()?),
         What::Pages => pages::walk(&cluster),
+        What::Release { .. } => release::walk(&cluster, &files),
     });
     if arguments.keep {
         eprintln!("the cluster {name} stays up: eval \"$(cargo xtask cluster env --name {name})\"");
@@ -68,9 +89,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     result
 }
 
-/// Lets a command find the cluster and kubectl, as a user's shell does.
-fn as_user(command: &mut Command, cluster: &Cluster) -> Result<()> {
-    let ours = program::folder()?.to_owned();
+/// Lets a command find the cluster, kubectl and the project's programs, as a user's shell does.
+fn as_user(command: &mut Command, cluster: &Cluster, programs: &Path) -> Result<()> {
+    let ours = programs.to_owned();
     let helm = cluster::tool("helm")?;
     let helm = helm.parent().context("helm is in no folder")?.to_owned();
     let path = std::env::var_os("PATH").unwrap_or_default();

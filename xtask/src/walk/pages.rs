@@ -4,21 +4,18 @@ use std::{
     fs,
     net::TcpListener,
     os::unix::fs::symlink,
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
+    path::Path,
+    process::{Command, Stdio},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
-use super::{
-    as_user,
-    page::{self, Block, Kind},
-};
+use super::reader::{Reader, Running};
 use crate::{
     cluster::{self, Cluster},
     images::{self, Profile, Registry},
     install::{self, NAMESPACE},
+    program,
     shell::{self, ROOT},
 };
 
@@ -38,15 +35,6 @@ const LEAST_BLOCKS: usize = 24;
 /// The page behind which the database is reached from here, as docs/queue.md suggests for the small Postgres.
 const OPENS_THE_QUEUE: &str = "docs/queue.md";
 
-/// Alice's password.
-const PASSWORD: &str = "walk";
-
-/// How long a command is repeated until it prints what the page shows.
-const SHOWN_LIMIT: Duration = Duration::from_secs(120);
-
-/// No command of a page takes longer, in seconds.
-const COMMAND_LIMIT: &str = "1800";
-
 pub(super) fn walk(cluster: &Cluster) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
     let registry_folder = tempfile::tempdir().context("cannot make a temporary folder")?;
@@ -57,19 +45,15 @@ pub(super) fn walk(cluster: &Cluster) -> Result<()> {
     // What a reader has after docs/command-line.md#get-the-program.
     let programs = ["build", "--locked", "--quiet", "--workspace", "--bins"];
     shell::run(&mut shell::cargo(&programs))?;
-    let reader = Reader::new(cluster, folder.path(), &name)?;
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let port = port.context("no port of this machine is free")?.port();
+    let reader = with_checkout(cluster, folder.path(), &name, port)?;
     let mut count = 0;
     let mut forward = None;
     for path in PAGES {
-        let text =
-            fs::read_to_string(Path::new(ROOT).join(path)).with_context(|| format!("cannot read {path}"))?;
-        for block in page::blocks(&text).with_context(|| path.to_owned())? {
-            eprintln!("walk: {path}:{}", block.line);
-            reader.carry_out(&block).with_context(|| format!("{path}:{}", block.line))?;
-            count += 1;
-        }
+        count += reader.follow(path)?;
         if path == OPENS_THE_QUEUE {
-            forward = Some(reader.forward()?);
+            forward = Some(forwarded(&reader, port)?);
         }
     }
     drop(forward);
@@ -80,154 +64,31 @@ pub(super) fn walk(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Somebody with a shell, a checkout and the pages.
-struct Reader<'a> {
-    cluster: &'a Cluster,
-    /// The checkout, and beside it what the pages tell to write.
-    checkout: PathBuf,
-    /// What every reader writes instead of the names in the pages.
-    names: Vec<(&'static str, String)>,
-    /// Where the database is reached.
-    port: u16,
+/// Somebody with a checkout. Files that commands write do not go into the real one.
+fn with_checkout<'a>(cluster: &'a Cluster, folder: &Path, registry: &str, port: u16) -> Result<Reader<'a>> {
+    let checkout = folder.join("scavengerjobs");
+    fs::create_dir_all(&checkout).context("cannot make a temporary folder")?;
+    for entry in ["deploy", "schema", "docs"] {
+        symlink(Path::new(ROOT).canonicalize()?.join(entry), checkout.join(entry))
+            .context("cannot make a temporary folder")?;
+    }
+    let names = vec![
+        ("registry.example/scavenger", registry.to_owned()),
+        ("postgres.example", format!("127.0.0.1:{port}")),
+        ("namespace NAMESPACE", "namespace default".to_owned()),
+        ("FOLDER", "../kustomization".to_owned()),
+        ("'...'", format!("'{}'", super::reader::PASSWORD)),
+    ];
+    Reader::new(cluster, checkout, program::folder()?.to_owned(), names)
 }
 
-impl<'a> Reader<'a> {
-    fn new(cluster: &'a Cluster, folder: &Path, registry: &str) -> Result<Self> {
-        // Files that commands write do not go into the real checkout.
-        let checkout = folder.join("scavengerjobs");
-        fs::create_dir_all(&checkout).context("cannot make a temporary folder")?;
-        for entry in ["deploy", "schema", "docs"] {
-            symlink(Path::new(ROOT).canonicalize()?.join(entry), checkout.join(entry))
-                .context("cannot make a temporary folder")?;
-        }
-        fs::write(folder.join("variables"), "").context("cannot make a temporary file")?;
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let port = port.context("no port of this machine is free")?.port();
-        let names = vec![
-            ("registry.example/scavenger", registry.to_owned()),
-            ("postgres.example", format!("127.0.0.1:{port}")),
-            ("namespace NAMESPACE", "namespace default".to_owned()),
-            ("FOLDER", "../kustomization".to_owned()),
-            ("'...'", format!("'{PASSWORD}'")),
-        ];
-        Ok(Self { cluster, checkout, names, port })
-    }
-
-    fn own(&self, text: &str) -> String {
-        self.names.iter().fold(text.to_owned(), |text, (theirs, own)| text.replace(theirs, own))
-    }
-
-    fn carry_out(&self, block: &Block) -> Result<()> {
-        match &block.kind {
-            Kind::Shell(text) => self.shell(&self.own(text)),
-            Kind::Console(commands) => commands.iter().try_for_each(|(command, shown)| {
-                let shown: Vec<String> = shown.iter().map(|line| self.own(line)).collect();
-                self.until_shown(&self.own(command), &shown)
-            }),
-            Kind::Yaml(text) => {
-                let folder = self.checkout.join("../kustomization");
-                fs::create_dir_all(&folder)
-                    .and_then(|()| fs::write(folder.join("kustomization.yaml"), self.own(text)))
-                    .context("cannot write a kustomization")
-            }
-            Kind::Sql(text) => {
-                let psql = "psql --host=/tmp --username=postgres --set=ON_ERROR_STOP=1 scavenger";
-                let text = self.own(text);
-                self.shell(&format!(
-                    "kubectl exec --stdin --namespace {NAMESPACE} statefulset/postgres -- {psql} <<'SQL'\n{text}SQL\n"
-                ))
-            }
-        }
-    }
-
-    /// Runs commands in the reader's shell, which must succeed.
-    fn shell(&self, text: &str) -> Result<()> {
-        let output = self.try_in_shell(text)?;
-        eprint!("{text}{}", said(&output));
-        ensure!(
-            output.status.success(),
-            "these commands ended with {}:\n{text}{}",
-            output.status,
-            said(&output)
-        );
-        Ok(())
-    }
-
-    /// Runs commands in the reader's shell, which remembers what was exported.
-    fn try_in_shell(&self, text: &str) -> Result<Output> {
-        let mut command = Command::new("timeout");
-        let script = format!("source ../variables\nset -euo pipefail\n{text}\nexport -p > ../variables\n");
-        command.args([COMMAND_LIMIT, "bash", "-c", &script]).current_dir(&self.checkout).stdin(Stdio::null());
-        as_user(&mut command, self.cluster)?;
-        command.env("PGPASSWORD", PASSWORD).output().context("cannot run bash")
-    }
-
-    /// Repeats a command until it succeeds and prints what the page shows.
-    fn until_shown(&self, command: &str, shown: &[String]) -> Result<()> {
-        let began = Instant::now();
-        let mut last = String::new();
-        loop {
-            let output = self.try_in_shell(command)?;
-            let now = said(&output);
-            if now != last {
-                eprint!("$ {command}\n{now}");
-            }
-            let missing = page::missing(shown, &String::from_utf8_lossy(&output.stdout));
-            if missing.is_none() && output.status.success() {
-                return Ok(());
-            }
-            if began.elapsed() > SHOWN_LIMIT {
-                bail!(
-                    "`{command}` never printed {:?}; the last time it printed:\n{now}",
-                    missing.unwrap_or_default()
-                );
-            }
-            last = now;
-            #[expect(clippy::disallowed_methods, reason = "as a person does who looks again")]
-            std::thread::sleep(Duration::from_secs(1));
-        }
-    }
-
-    /// `kubectl port-forward`, until it is dropped.
-    fn forward(&self) -> Result<Running> {
-        let mut command = Command::new("kubectl");
-        let port = format!("{}:5432", self.port);
-        command.args(["port-forward", "--namespace", NAMESPACE, "statefulset/postgres", &port]);
-        as_user(&mut command, self.cluster)?;
-        Running::start(command.stdout(Stdio::null()), &format!("127.0.0.1:{}", self.port))
-    }
-}
-
-/// What a command printed, to both of its outputs.
-fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
-/// A program that listens, and ends when this is dropped.
-struct Running(Child);
-
-impl Running {
-    fn start(command: &mut Command, address: &str) -> Result<Self> {
-        let mut running = Self(command.stdin(Stdio::null()).spawn().context("cannot start a program")?);
-        let began = Instant::now();
-        while std::net::TcpStream::connect(address).is_err() {
-            if let Some(status) = running.0.try_wait()? {
-                bail!("{:?} ended with {status}", command.get_program());
-            }
-            ensure!(began.elapsed() < Duration::from_secs(60), "nothing answers at {address}");
-            #[expect(clippy::disallowed_methods, reason = "a program does not say when it listens")]
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        Ok(running)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// `kubectl port-forward` to the database, until it is dropped.
+fn forwarded(reader: &Reader<'_>, port: u16) -> Result<Running> {
+    let mut command = Command::new("kubectl");
+    let ports = format!("{port}:5432");
+    command.args(["port-forward", "--namespace", NAMESPACE, "statefulset/postgres", &ports]);
+    reader.equip(&mut command)?;
+    Running::start(command.stdout(Stdio::null()), &format!("127.0.0.1:{port}"))
 }
 
 /// A registry without a login, from which the node pulls: the cluster's own asks for one.
@@ -258,13 +119,7 @@ mod tests {
 
     #[test]
     fn every_marked_block_can_be_read() {
-        let mut count = 0;
-        for path in PAGES {
-            let text = fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
-            let blocks = page::blocks(&text).unwrap();
-            assert!(!blocks.is_empty(), "{path} has no marked block");
-            count += blocks.len();
-        }
+        let count: usize = PAGES.iter().map(|page| Reader::blocks_of(page).unwrap().len()).sum();
         assert!(count >= LEAST_BLOCKS, "only {count} blocks are marked");
     }
 }
