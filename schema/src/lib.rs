@@ -38,6 +38,8 @@ pub mod gmx_dump;
 pub mod gpu_offload;
 #[cfg(feature = "http")]
 pub mod layout;
+#[cfg(feature = "crd")]
+pub mod limits;
 pub mod names;
 #[cfg(feature = "supervision")]
 pub mod node_agent;
