@@ -25,6 +25,9 @@ pub const ANNOTATION_SUSPENDED_TO_GROW: &str = "scavenger.dev/suspended-to-grow"
 /// Annotation with which an admin closes a node to ScavengerJobs. The value says why.
 pub const ANNOTATION_CLOSED: &str = "scavenger.dev/closed";
 
+/// Annotation with which an admin says until when a node is in the pool, as a time of RFC 3339.
+pub const ANNOTATION_UNTIL: &str = "scavenger.dev/until";
+
 /// Label on a Job and its pods: number of the attempt, counted from 1.
 pub const LABEL_ATTEMPT: &str = "scavenger.dev/attempt";
 

@@ -83,7 +83,7 @@ reasons! {
     /// The operator: an ordinary container was killed, or an ordinary pod evicted, because the node had no memory left. What was
     /// started there by what is used ends (accounting Usage).
     OrdinaryPodKilled,
-    /// The operator: the node does not belong to the pool any more.
+    /// The operator: the node does not belong to the pool any more, or leaves it at a time that an admin has announced.
     NodeLeftPool,
     /// The operator: for an hour the attempt got next to none of the processor time that it could use, and there is another node
     /// for it.

@@ -19,6 +19,7 @@
 //! | What is missing where no node fits? | `capacity/missing.rs` | `Capacity::why_none_admits` |
 //! | Which part of the pool can a ScavengerJob reach? | `capacity/nodes.rs` | `Capacity::set_reach` |
 //! | Does a node take ScavengerJobs, and why not? | `capacity/state.rs` | `NodeState::of` |
+//! | Which ScavengerJobs may start on a node that leaves the pool? | `facts/leaving.rs` | `LeavingNodes::avoided_by` |
 //! | Which thresholds hold now? | `values/settings.rs` | `Settings::at` |
 //! | Which nodes belong to the pool? | `values/settings.rs` | `Settings::lacks` |
 //! | What are ordinary pods of a node expected to use? | `node_use/mod.rs` | `NodeUse::account` |
@@ -26,7 +27,7 @@
 //! | When is a node no longer counted by use? | `node_use/breaker.rs` | `Breaker::see` |
 //! | Did its node or its own limit kill an ordinary container? | `node_use/breaker.rs` | `Breaker::judge` |
 //! | On which nodes does a Job keep its pods? | `values/confinement.rs` | `Confinement::to_pool` |
-//! | Which nodes must a new pod of a ScavengerJob not go to? | `capacity/nodes.rs` | `Capacity::nodes_to_avoid` |
+//! | Which nodes must a new pod of a ScavengerJob not go to? | `capacity/nodes.rs` | `Capacity::kept_off` |
 //! | Which nodes do the volumes of a ScavengerJob allow? | `facts/volumes.rs` | `Volumes::place_sj` |
 //! | What does a RuntimeClass add to a ScavengerJob? | `values/runtime_class.rs` | `RuntimeClass::added_to` |
 //! | Which RuntimeClasses does the pool refuse? | `values/settings.rs` | `Settings::refuses` |
@@ -49,7 +50,8 @@
 //! | Which are interrupted for an ordinary pod that is to grow? | `causes/pending_resize.rs` | `choose` |
 //! | Which pending ordinary pods hold capacity? | `capacity/pending.rs` | `holds_capacity` |
 //! | Which are interrupted before ordinary pods need the capacity? | `causes/headroom.rs` | `choose` |
-//! | Which are interrupted when a node leaves the pool? | `causes/left_pool.rs` | `order` |
+//! | Which are interrupted when a node leaves the pool, and when before a time that is announced? | `causes/left_pool.rs` | `order` |
+//! | Which are asked for a checkpoint although nobody interrupts them? | `lifecycle/interruption.rs` | `request_before_its_node_leaves` |
 //! | Which goes on elsewhere, since it gets no processor time where it is? | `causes/starved.rs` | `order` |
 //! | How many are interrupted at once for a cause that can wait? | `causes/rounds.rs` | `Rounds::allowance` |
 //! | Which ScavengerJobs lose least together? | `causes/least_loss.rs` | `choose` |

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use jiff::Timestamp;
 use scavenger_planner::{
     NodeStanding, Planner,
     resources::{Amount, CPU, MEMORY, PODS, Resources, Share},
@@ -54,7 +55,7 @@ enum State {
 struct Row {
     name: String,
     state: State,
-    /// Why it is not open.
+    /// Why it is not open, or not for everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
     /// The group of `spec.nodeGroups` whose thresholds hold for it.
@@ -119,7 +120,8 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
         let (state, mut message) = state(name, &planner);
         let node_agent = snapshot.has_node_agent(name).filter(|_| state != State::Outside);
         if state == State::Open && node_agent == Some(false) && snapshot.requires_node_agent() {
-            message = Some(BY_REQUESTS.to_owned());
+            let said = message.map(|message| format!("{message}; {BY_REQUESTS}"));
+            message = said.or_else(|| Some(BY_REQUESTS.to_owned()));
         }
         let sums = in_pool.get(name).or_else(|| used.get(name)).cloned().unwrap_or_default();
         let owners = on.get(name).into_iter().flatten().filter_map(|uid| jobs.get(*uid));
@@ -149,11 +151,17 @@ const BY_REQUESTS: &str = "ScavengerJobs start there by requests, because its no
 fn state(node: &Name, planner: &Planner) -> (State, Option<String>) {
     match planner.node_standing(node) {
         Some(NodeStanding::Open) => (State::Open, None),
+        Some(NodeStanding::OpenUntil(until)) => (State::Open, Some(open_until(until))),
         Some(NodeStanding::Closed(why)) => (State::Closed, Some(why)),
         Some(NodeStanding::Unusable(why)) => (State::Unusable, Some(why)),
         Some(NodeStanding::Outside(why)) => (State::Outside, Some(why)),
         None => (State::Outside, None),
     }
+}
+
+/// What is said of a node that leaves the pool.
+pub(super) fn open_until(until: Timestamp) -> String {
+    format!("only what can save before {until:.0} starts there, when it leaves the pool")
 }
 
 fn amounts(resources: &Resources) -> BTreeMap<String, i64> {
@@ -215,6 +223,8 @@ mod tests {
             Observation::Node(node("n2", 4000).having("nvidia.com/gpu", 2).labelled("kind", "gpu")),
             Observation::Node(node("n3", 4000).cordoned()),
             Observation::Node(node("n4", 4000).tainted("control-plane")),
+            Observation::Node(node("n5", 4000).until(at(3600))),
+            Observation::Node(node("n6", 4000).until(at(240))),
             Observation::Pool(Box::new(Ok(settings().with_group("gpus", ("kind", "gpu"), 0.3)))),
             Observation::ScavengerJob(Box::new(runs)),
             Observation::Pod(Box::new(pod("ordinary", 3000).on("n1"))),
@@ -247,6 +257,14 @@ mod tests {
         );
         assert_eq!(lines[3][1], "unusable: it is cordoned");
         assert_eq!(lines[4][1..3], ["outside: it has taint control-plane:NoSchedule", "0.5 of 4 cpu"]);
+        assert_eq!(
+            lines[5][1],
+            "open: only what can save before 2027-01-15T09:00:00Z starts there, when it leaves the pool"
+        );
+        assert_eq!(
+            lines[6][1],
+            "closed: node n6 is in the pool until 2027-01-15T08:04:00Z, too soon for anything to start there"
+        );
         assert_eq!(rows[0].scavenger_jobs, ["lab/runs"]);
     }
 

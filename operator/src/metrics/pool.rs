@@ -46,6 +46,7 @@ pub(super) struct PoolMetrics {
     pub(super) group_used: Amounts<GroupLabels>,
     pub(super) group_threshold: Amounts<GroupLabels>,
     closed: Family<ReasonLabel, Gauge>,
+    overdue: Gauge,
     pub(super) held_back: Family<ReasonLabel, Gauge>,
 }
 
@@ -86,6 +87,11 @@ impl PoolMetrics {
             self.closed.clone(),
         );
         registry.register(
+            "overdue_nodes",
+            "Nodes whose time in the pool is over, and that still have pods of ScavengerJobs",
+            self.overdue.clone(),
+        );
+        registry.register(
             "held_interruptions",
             "ScavengerJobs that would be interrupted if the pool's disruptionBudgets allowed it now, by reason",
             self.held_back.clone(),
@@ -99,6 +105,7 @@ impl PoolMetrics {
                 .get_or_create(&ReasonLabel { reason: reason.to_owned() })
                 .set(i64::try_from(closed).unwrap_or(i64::MAX));
         }
+        self.overdue.set(i64::try_from(pool.overdue_nodes).unwrap_or(i64::MAX));
         // Where nobody is held back any more the figure is 0, and does not end.
         for reason in Reason::ALL.iter().filter(|reason| reason.is_planned()) {
             self.held_back.get_or_create(&ReasonLabel { reason: reason.to_string() }).set(0);

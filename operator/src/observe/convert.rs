@@ -259,8 +259,33 @@ pub(crate) fn node(object: &ApiNode) -> Node {
         usable: ready && schedulable && pressure.is_none() && !is_true("NetworkUnavailable"),
         ready,
         pressure: pressure.map(Name::from),
-        closed: object.annotations().get(names::ANNOTATION_CLOSED).map(|why| one_line(why).into()),
+        closed: closed(object),
+        until: until(object).and_then(Result::ok),
     }
+}
+
+/// Why an admin has closed a node. One that leaves the pool at a time that cannot be read is closed until that is mended: nobody
+/// knows what could save before.
+fn closed(object: &ApiNode) -> Option<Name> {
+    if let Some(why) = object.annotations().get(names::ANNOTATION_CLOSED) {
+        return Some(one_line(why).into());
+    }
+    until(object)?.err().map(Name::from)
+}
+
+/// Until when a node is in the pool, as an admin has announced.
+///
+/// # Errors
+/// What is wrong with that.
+fn until(object: &ApiNode) -> Option<Result<Timestamp, String>> {
+    let text = object.annotations().get(names::ANNOTATION_UNTIL)?;
+    Some(text.trim().parse().map_err(|_| {
+        format!(
+            "its annotation {} is {:?}, and must be a time such as 2027-01-31T08:00:00Z",
+            names::ANNOTATION_UNTIL,
+            one_line(text)
+        )
+    }))
 }
 
 /// The beginning of a text that people wrote, without what would break a line of ours.
@@ -320,8 +345,33 @@ fn access_by_modes(modes: &[String], is_attached: bool) -> Access {
 #[cfg(test)]
 mod tests {
     use scavenger_planner::values::Container;
+    use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_node_says_until_when_it_is_in_the_pool() {
+        let annotated = |annotations: serde_json::Value| {
+            let object = json!({ "metadata": { "name": "n1", "annotations": annotations } });
+            let node = node(&serde_json::from_value(object).unwrap());
+            (node.closed.map(|why| why.to_string()), node.until.map(|until| until.to_string()))
+        };
+        let until = |text: &str| annotated(json!({ "scavenger.dev/until": text }));
+        let time = Some("2027-01-31T08:00:00Z".to_owned());
+        assert_eq!(until("2027-01-31T08:00:00Z"), (None, time.clone()));
+        assert_eq!(until(" 2027-01-31T09:00:00+01:00\n"), (None, time.clone()));
+        let both = json!({ "scavenger.dev/until": "2027-01-31T08:00:00Z", "scavenger.dev/closed": "disk" });
+        assert_eq!(annotated(both), (Some("disk".to_owned()), time));
+        assert_eq!(annotated(json!({})), (None, None));
+        // Nothing starts there until it is mended.
+        for wrong in ["tomorrow", "", "2027-01-31", "2027-01-31T08:00:00"] {
+            let (why, time) = until(wrong);
+            let expected = format!(
+                "its annotation scavenger.dev/until is {wrong:?}, and must be a time such as 2027-01-31T08:00:00Z"
+            );
+            assert_eq!((why, time), (Some(expected), None));
+        }
+    }
 
     #[test]
     fn a_cordoned_node_is_ready_but_not_usable() {

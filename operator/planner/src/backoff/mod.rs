@@ -90,6 +90,8 @@ pub(crate) enum Wake {
     NodeUse,
     /// A node on which containers could not be started is tried again.
     ClosedNodes,
+    /// Of the time until a node leaves the pool so little is left that fewer ScavengerJobs start there, or that they are to save.
+    LeavingNodes,
     /// A ScavengerJob may go to nodes again that it was kept off.
     AvoidedNodes,
     /// A cause of interruptions has something to do, or what it relies on should be gone at the latest.

@@ -3,6 +3,8 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
+use jiff::Timestamp;
+
 use super::{
     Capacity, NodeStanding,
     index::Ask,
@@ -11,7 +13,7 @@ use super::{
     sums::{Nodes, Own, Sums, own_group},
     table::{Reach, Table, View},
 };
-use crate::values::{Closed, Demand, Key, Name, Settings, resources::Resources};
+use crate::values::{Closed, Demand, Key, Name, Placement, Settings, resources::Resources};
 
 /// So many nodes are kept out of a Job by name at most: each name is a requirement in every pod of every Job. Where more
 /// are closed a Job names the nodes that its pods may go to instead.
@@ -189,9 +191,22 @@ impl Capacity {
         self.borders.closed.iter().filter_map(|name| Some((name, self.nodes.get(name)?.closed()?)))
     }
 
-    /// True if more nodes are closed than a Job keeps its pods off by name, so that it names the nodes that the planner chose.
-    pub(crate) fn are_too_many_closed(&self) -> bool {
-        self.borders.closed.len() > MAX_CLOSED
+    /// Nodes of the pool that leave it, and when.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = (&Name, Timestamp)> {
+        let until = |name: &Name| self.nodes.get(name)?.node.as_ref()?.until;
+        self.borders.leaving.iter().filter_map(move |name| Some((name, until(name)?)))
+    }
+
+    /// The nodes that new pods of a placement must not go to now, although kube-scheduler might send them there.
+    pub(crate) fn kept_off<'a>(&'a self, placement: &'a Placement) -> impl Iterator<Item = &'a Name> {
+        let avoided = placement.avoided.iter();
+        let avoided = avoided.filter(|node| self.is_in_pool(node) && !self.borders.closed.contains(*node));
+        self.borders.closed.iter().chain(avoided)
+    }
+
+    /// True if these are more than a Job keeps its pods off by name, so that it names the nodes that the planner chose.
+    pub(crate) fn are_too_many(&self, placement: &Placement) -> bool {
+        self.borders.closed.len() + placement.avoided.len() > MAX_CLOSED
     }
 
     /// Nodes outside the pool with pods of ScavengerJobs on them. Without settings every node is outside.

@@ -36,7 +36,7 @@ impl Capacity {
     }
 
     fn never_placed(&self, demand: &Demand, placed: u32) -> Shortage {
-        self.not_placed(demand, placed, (self.suitable(demand), 0), "even if nothing else ran")
+        self.not_placed(demand, placed, (self.suitable(demand), (0, 0)), "even if nothing else ran")
     }
 
     /// Nodes for the pods of a demand in the capacity there is now, or why there is none.

@@ -66,7 +66,7 @@ impl Capacity {
         }
         let placed = u32::try_from(self.places.count(ask, View::Empty)).unwrap_or(u32::MAX);
         let suitable = self.places.suitable(ask);
-        Some(self.not_placed(self.places.demand(ask), placed, (suitable, 0), "even if nothing else ran"))
+        Some(self.not_placed(self.places.demand(ask), placed, (suitable, (0, 0)), "even if nothing else ran"))
     }
 
     /// What a demand may ask for at most so that it can ever be within the threshold, for [`Self::can_fit`].
@@ -177,10 +177,15 @@ impl Capacity {
         self.not_placed(demand, placed, (suitable, self.closed_to(demand)), "now")
     }
 
-    /// How many nodes that match a demand are closed to ScavengerJobs.
-    pub(super) fn closed_to(&self, demand: &Demand) -> usize {
-        let closed = self.nodes_to_avoid().iter().filter_map(|name| self.nodes.get(name)?.node.as_ref());
-        closed.filter(|node| View::Empty.admits(&demand.placement, node)).count()
+    /// How many nodes that match a demand are closed to ScavengerJobs, and how many of the others leave the pool too soon for it.
+    pub(super) fn closed_to(&self, demand: &Demand) -> (usize, usize) {
+        let closed = self.nodes_to_avoid();
+        let leave = |node: &&Name| self.borders.leaving.contains(*node) && !closed.contains(*node);
+        let count = |names: &mut dyn Iterator<Item = &Name>| {
+            let nodes = names.filter_map(|name| self.nodes.get(name)?.node.as_ref());
+            nodes.filter(|node| View::Empty.admits(&demand.placement, node)).count()
+        };
+        (count(&mut closed.iter()), count(&mut demand.placement.avoided.iter().filter(leave)))
     }
 
     /// What ScavengerJobs may still take below the threshold.
@@ -305,13 +310,20 @@ impl Capacity {
         &self,
         demand: &Demand,
         placed: u32,
-        (suitable, closed): (usize, usize),
+        (suitable, (closed, leaving)): (usize, (usize, usize)),
         when: &str,
     ) -> Shortage {
         let mut looked_at = format!("{} looked at", number_of(suitable, "node"));
         if closed > 0 {
             looked_at.push_str(&format!(", {closed} of them closed to ScavengerJobs"));
-        } else if let Some(lacks) = self.beyond_every_node(demand) {
+        }
+        if leaving > 0 {
+            looked_at
+                .push_str(&format!(", {leaving} of them in the pool for too short a time for it to save"));
+        }
+        if closed + leaving == 0
+            && let Some(lacks) = self.beyond_every_node(demand)
+        {
             looked_at.push_str(&format!("; {lacks}"));
         }
         let message = if suitable == 0 {

@@ -9,6 +9,8 @@
 //! do: ScavengerJobs could fill some nodes to the brim on account of others that are empty and may be filled further.
 //! kube-scheduler knows none of these limits, so the planner chooses the node of each ScavengerJob that has one pod.
 
+use jiff::Timestamp;
+
 use crate::values::{
     Closed, Node, Settings,
     resources::{Resources, Share, Thresholds},
@@ -52,6 +54,8 @@ enum Takes {
 pub enum NodeStanding {
     /// They may.
     Open,
+    /// Those may that can save before it leaves the pool, at this time.
+    OpenUntil(Timestamp),
     /// It takes none for now, although other pods go there.
     Closed(String),
     /// It takes no pods.
@@ -104,7 +108,11 @@ impl NodeState {
         if !node.usable {
             return NodeStanding::Unusable(format!("it {}", why_unusable(node)));
         }
-        self.closed().map_or(NodeStanding::Open, |closed| NodeStanding::Closed(closed.message(&node.name)))
+        match (self.closed(), node.until) {
+            (Some(closed), _) => NodeStanding::Closed(closed.message(&node.name)),
+            (None, Some(until)) => NodeStanding::OpenUntil(until),
+            (None, None) => NodeStanding::Open,
+        }
     }
 
     /// Why a new pod of a ScavengerJob must not go there, although kube-scheduler might choose it.

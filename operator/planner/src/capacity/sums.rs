@@ -17,7 +17,8 @@
 //!
 //! # Borders
 //!
-//! Where pods of ScavengerJobs must not be: nodes of the pool that are closed to new pods, and nodes outside the pool.
+//! Where pods of ScavengerJobs must not be, or not for long: nodes of the pool that are closed to new pods, nodes that are about to
+//! leave the pool, and nodes outside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -323,10 +324,12 @@ impl Nodes {
 }
 
 /// The nodes where new pods, or any pods, of ScavengerJobs must not be; kept up to date change by change.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Borders {
     /// Nodes of the pool that are closed to new pods.
     pub(super) closed: BTreeSet<Name>,
+    /// Nodes of the pool that leave it at a time that is announced.
+    pub(super) leaving: BTreeSet<Name>,
     /// Nodes outside the pool with pods of ScavengerJobs on them.
     pub(super) outside: BTreeSet<Name>,
 }
@@ -336,7 +339,13 @@ impl Borders {
     pub(super) fn set(&mut self, name: &Name, entry: &Entry) {
         // Of a node that is gone nothing is known; its pods are deleted by the garbage collector.
         let outside = entry.node.is_some() && !entry.is_eligible() && !entry.scavengers.is_empty();
-        for (set, is_in) in [(&mut self.closed, entry.closed().is_some()), (&mut self.outside, outside)] {
+        let leaves = entry.is_eligible() && entry.node.as_ref().is_some_and(|node| node.until.is_some());
+        let sets = [
+            (&mut self.closed, entry.closed().is_some()),
+            (&mut self.leaving, leaves),
+            (&mut self.outside, outside),
+        ];
+        for (set, is_in) in sets {
             if is_in != set.contains(name) {
                 if is_in {
                     set.insert(name.clone())
@@ -353,6 +362,6 @@ impl Borders {
         for (name, entry) in nodes {
             truth.set(name, entry);
         }
-        (truth.closed, truth.outside) == (self.closed.clone(), self.outside.clone())
+        truth == *self
     }
 }

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     least_loss::Candidate,
-    rounds::{Allowance, Rounds},
+    rounds::{self, Allowance, Rounds},
 };
 use crate::{
     capacity::{Capacity, ScavengerPod, promises::Promises, without_compute},
@@ -103,6 +103,11 @@ impl Pool<'_> {
     /// How many more may go now for a cause that can wait.
     pub(super) fn allowance(&self, cause: &Reason) -> Allowance {
         self.rounds.allowance(cause, &self.settings.budgets, self.occupancy.len(), self.now)
+    }
+
+    /// How long it takes until so many have gone for a cause that can wait.
+    pub(super) fn time_for(&self, number: usize, cause: &Reason) -> SignedDuration {
+        rounds::time_for(number, cause, &self.settings.budgets, self.occupancy.len(), self.now)
     }
 
     /// True if nobody goes now for a cause that can wait, and it is known who would.

@@ -59,6 +59,28 @@ fn goes_in_rounds(reason: &Reason) -> bool {
     reason.is_planned() || *reason == Reason::OrdinaryPodKilled
 }
 
+/// The budgets that hold and name a reason.
+fn holding<'b>(reason: &Reason, budgets: &'b [Budget], now: Timestamp) -> impl Iterator<Item = &'b Budget> {
+    budgets.iter().filter(move |budget| budget.names(reason) && budget.holds(now))
+}
+
+/// How long it takes until so many have gone for a reason, from the first to the last, if nobody else goes meanwhile: by the
+/// budgets that hold now and allow any. Of what none may ever go for nobody can say how long it takes.
+pub(super) fn time_for(
+    number: usize,
+    reason: &Reason,
+    budgets: &[Budget],
+    running: usize,
+    now: Timestamp,
+) -> SignedDuration {
+    let of_budget = |budget: &Budget| {
+        let rounds = number.saturating_sub(1).checked_div(budget.most(running)).unwrap_or(0);
+        budget.period.saturating_mul(i32::try_from(rounds).unwrap_or(i32::MAX))
+    };
+    let times = holding(reason, budgets, now).map(of_budget);
+    times.max().unwrap_or_else(|| of_budget(&Budget::usual()))
+}
+
 impl Rounds {
     /// How many more may be interrupted now for this reason, and when others may. Of the budgets that hold and name it the
     /// smallest counts; the usual one, for this reason alone, if there is none.
@@ -69,11 +91,9 @@ impl Rounds {
         running: usize,
         now: Timestamp,
     ) -> Allowance {
-        let naming = || budgets.iter().filter(|budget| budget.names(reason));
-        let mut left: Vec<Allowance> = naming()
-            .filter(|budget| budget.holds(now))
-            .map(|budget| self.left(budget, |spent| budget.names(spent), running, now))
-            .collect();
+        let holding = holding(reason, budgets, now);
+        let mut left: Vec<Allowance> =
+            holding.map(|budget| self.left(budget, |spent| budget.names(spent), running, now)).collect();
         if left.is_empty() {
             left.push(self.left(&Budget::usual(), |spent| spent == reason, running, now));
         }
@@ -83,7 +103,8 @@ impl Rounds {
         let used_up = left.iter().filter(|one| one.more == 0).map(|one| one.again);
         let again = used_up.reduce(|a, b| Some(a?.max(b?))).flatten();
         // Others may hold by then.
-        let turn = naming().filter_map(|budget| budget.turns_at(now)).min();
+        let naming = budgets.iter().filter(|budget| budget.names(reason));
+        let turn = naming.filter_map(|budget| budget.turns_at(now)).min();
         Allowance { more, most: least(|one| one.most), again: earlier(again, turn).filter(|_| more == 0) }
     }
 
@@ -238,6 +259,20 @@ mod tests {
         }
         // Nobody can budget that.
         assert_eq!(left(&rounds, &Reason::OrdinaryPodKilled, &[budget(0, 10)], 0), (100, None));
+    }
+
+    #[test]
+    fn many_take_as_many_rounds_as_the_slowest_budget_needs() {
+        let night = Budget { schedule: Some(daily(time(20, 0, 0, 0), time(6, 0, 0, 0))), ..budget(1, 3600) };
+        let few = Budget { reasons: vec![Reason::Headroom], ..budget(1, 3600) };
+        let budgets = [budget(4, 60), budget(100, 10), budget(0, 10), night, few];
+        let time = |number, budgets: &[Budget]| {
+            time_for(number, &Reason::NodeLeftPool, budgets, 50, at(0)).as_secs()
+        };
+        for (number, seconds) in [(0, 0), (1, 0), (4, 0), (5, 60), (8, 60), (9, 120)] {
+            assert_eq!(time(number, &budgets), seconds, "{number}");
+        }
+        assert_eq!([time(10, &[]), time(11, &[])], [0, 10], "what is usual");
     }
 
     #[test]

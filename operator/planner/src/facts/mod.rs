@@ -2,6 +2,7 @@
 //! each. Facts know only values and whose fault a failure is; no rule stands here.
 
 pub(crate) mod evidence;
+pub(crate) mod leaving;
 pub(crate) mod live;
 pub(crate) mod runtime_classes;
 pub(crate) mod seen;

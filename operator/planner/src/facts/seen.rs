@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     evidence::Evidence,
+    leaving::LeavingNodes,
     runtime_classes::{Class, RuntimeClasses},
     tracked::{Attachments, Tracked},
     volumes::{ClaimWait, Volumes},
@@ -59,6 +60,8 @@ pub(crate) struct Seen {
     starved: BTreeSet<Key>,
     /// Those that left nodes for that reason, and are kept off these for a while.
     avoiding: Avoiding,
+    /// Nodes that leave the pool: those that could not save before are kept off.
+    leaving: LeavingNodes,
     volumes: Volumes,
     runtime_classes: RuntimeClasses,
 }
@@ -95,7 +98,7 @@ fn place(
     classes: &mut RuntimeClasses,
     volumes: &mut Volumes,
     by_requests: &BTreeSet<Name>,
-    avoiding: &Avoiding,
+    avoided: Vec<Name>,
 ) {
     classes.place_sj(sj);
     volumes.place_sj(sj);
@@ -105,12 +108,19 @@ fn place(
     {
         Arc::make_mut(&mut spec.demand).placement.by_requests = by_requests;
     }
-    let avoided = avoiding.0.get(&sj.key).map_or(&[][..], |pause| &pause.why);
     if let Ok(spec) = &mut sj.spec
         && spec.demand.placement.avoided != avoided
     {
-        Arc::make_mut(&mut spec.demand).placement.avoided = avoided.to_vec();
+        Arc::make_mut(&mut spec.demand).placement.avoided = avoided;
     }
+}
+
+/// The nodes that a ScavengerJob is kept off.
+fn avoided(sj: &ScavengerJob, avoiding: &Avoiding, leaving: &LeavingNodes) -> Vec<Name> {
+    let mut avoided = avoiding.0.get(&sj.key).map_or(Vec::new(), |pause| pause.why.clone());
+    let leaves: Vec<Name> = leaving.avoided_by(sj).filter(|node| !avoided.contains(node)).cloned().collect();
+    avoided.extend(leaves);
+    avoided
 }
 
 impl Seen {
@@ -222,7 +232,8 @@ impl Seen {
             self.volumes.forget_sj(&known.sj);
             self.runtime_classes.forget_sj(&known.sj);
         }
-        place(&mut sj, &mut self.runtime_classes, &mut self.volumes, &self.by_requests, &self.avoiding);
+        let avoided = avoided(&sj, &self.avoiding, &self.leaving);
+        place(&mut sj, &mut self.runtime_classes, &mut self.volumes, &self.by_requests, avoided);
         self.demands.share_of(&mut sj);
         if sj.deleting {
             self.deleting.insert(key.clone());
@@ -282,6 +293,32 @@ impl Seen {
     /// When the next of them may.
     pub(crate) fn avoiding_until(&self) -> Option<Timestamp> {
         self.avoiding.0.wake_at()
+    }
+
+    /// Takes in which nodes leave the pool and when, and that time has passed. Returns the nodes about which something else holds,
+    /// and the ScavengerJobs that may go elsewhere now.
+    pub(crate) fn follow_leaving<'a>(
+        &mut self,
+        leaving: impl Iterator<Item = (&'a Name, Timestamp)>,
+        now: Timestamp,
+    ) -> (Vec<Name>, Vec<Key>) {
+        let nodes = self.leaving.follow(leaving, now);
+        if nodes.is_empty() {
+            return (nodes, Vec::new());
+        }
+        let is_stale = |sj: &ScavengerJob| {
+            let known = sj.spec.as_ref().map(|spec| &spec.demand.placement.avoided);
+            !sj.status.phase.is_finished()
+                && known.is_ok_and(|known| *known != avoided(sj, &self.avoiding, &self.leaving))
+        };
+        let stale = self.scavenger_jobs.iter().filter(|(_, tracked)| is_stale(&tracked.sj));
+        let stale = stale.map(|(key, _)| key.clone()).collect();
+        (nodes, self.placed_again(stale))
+    }
+
+    /// Nodes that leave the pool.
+    pub(crate) fn leaving(&self) -> &LeavingNodes {
+        &self.leaving
     }
 
     /// Forgets a ScavengerJob that is gone.
@@ -604,8 +641,9 @@ impl Seen {
     /// Finds out again where one that is there may go. False if it is not there.
     fn place_again(&mut self, key: &Key) -> bool {
         let Some(tracked) = self.scavenger_jobs.get_mut(key) else { return false };
+        let avoided = avoided(&tracked.sj, &self.avoiding, &self.leaving);
         let (classes, volumes) = (&mut self.runtime_classes, &mut self.volumes);
-        place(&mut tracked.sj, classes, volumes, &self.by_requests, &self.avoiding);
+        place(&mut tracked.sj, classes, volumes, &self.by_requests, avoided);
         self.demands.share_of(&mut tracked.sj);
         true
     }

@@ -74,20 +74,33 @@ pub fn next(known: &Known<'_>, attempt: &Attempt, pods: &BTreeMap<Name, Arc<Pod>
 /// ([`crate::causes::pool::Cause::relies_on`]).
 fn waits_for_checkpoint(known: &Known<'_>, attempt: &Attempt, decided: &Disruption) -> Option<Timestamp> {
     let until = known.sj.evicted_by(decided);
+    let is_waited_for = owes_checkpoint(known, attempt, decided.time)
+        && known.memory.hurried != Some(attempt.number)
+        && known.now < until;
+    is_waited_for.then_some(until)
+}
+
+/// True if a workload can write a checkpoint that is worth something, and has written none since this time.
+fn owes_checkpoint(known: &Known<'_>, attempt: &Attempt, since: Timestamp) -> bool {
+    let last = known.sj.status.last_checkpoint;
     // A planner that has just begun was sent no report yet; the one before it was, if there is a checkpoint.
-    let has_reported = known
-        .sj
-        .status
-        .last_checkpoint
-        .is_some_and(|time| attempt.start_time.is_some_and(|start| time >= start));
-    let is_asked = attempt.supervised
+    let has_reported = last.is_some_and(|time| attempt.start_time.is_some_and(|start| time >= start));
+    attempt.supervised
         && attempt.start_time.is_some()
         && (known.is_heard || has_reported)
         && known.evidence.failure_seen().is_none()
-        && known.memory.hurried != Some(attempt.number)
-        && !known.sj.saves_on_sigterm();
-    let has_answered = known.sj.status.last_checkpoint.is_some_and(|checkpoint| checkpoint > decided.time);
-    (is_asked && !has_answered && known.now < until).then_some(until)
+        && !known.sj.saves_on_sigterm()
+        && last.is_none_or(|checkpoint| checkpoint <= since)
+}
+
+/// The checkpoint that a workload is asked for although nobody interrupts it: its node leaves the pool soon, and takes it along
+/// if it is still there then.
+pub(crate) fn request_before_its_node_leaves(known: &Known<'_>) -> Option<CheckpointRequest> {
+    let (attempt, since) = known.sj.status.active_attempt().zip(known.saves_from)?;
+    let can_be_asked = known.sj.spec.as_ref().is_ok_and(|spec| spec.supervision.can_be_asked);
+    let is_asked = can_be_asked && !known.sj.deleting && owes_checkpoint(known, attempt, since);
+    let pods = known.pods.values().filter(|pod| pod.is_of(attempt.number));
+    is_asked.then(|| CheckpointRequest { pods: pods.map(|pod| pod.uid.clone()).collect(), since })
 }
 
 /// An ending in the light of what was decided before: the reason of an interruption is the planner's own.

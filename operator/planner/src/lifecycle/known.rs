@@ -64,6 +64,8 @@ pub struct Known<'a> {
     pub has_news: bool,
     /// True if the supervisor of the active attempt has reported to this planner.
     pub is_heard: bool,
+    /// Since when it is to have saved, since a node that one of its pods is on leaves the pool.
+    pub saves_from: Option<Timestamp>,
     /// The nodes whose agent is live.
     pub node_agents: &'a BTreeSet<Name>,
     /// When this planner last wrote its status.

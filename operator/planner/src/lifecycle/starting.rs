@@ -1,6 +1,9 @@
 //! The start of an attempt: what can keep its pods from running, and whose fault that is.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -44,12 +47,11 @@ pub(super) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
         let message = "volumes of its claims are attached to different nodes".to_owned();
         return Next::Change(Transition::withdraw(WaitingReason::NoCapacity, message));
     }
-    let confinement = match chosen_nodes(known, attempt) {
+    let confinement = match chosen_nodes(known, attempt, placement) {
         Ok(None) => {
             let attached = attached.unwrap_or_default().to_vec();
-            let avoided = placement.into_iter().flat_map(|placement| &placement.avoided);
-            let closed = known.capacity.nodes_to_avoid().iter().chain(avoided);
-            Confinement { attached, ..Confinement::to_pool(settings, closed) }
+            let kept_off = placement.into_iter().flat_map(|placement| known.capacity.kept_off(placement));
+            Confinement { attached, ..Confinement::to_pool(settings, kept_off) }
         }
         // They were chosen with the volumes in mind, and no other node has to be named.
         Ok(Some(attached)) => Confinement { attached, ..Confinement::to_pool(settings, []) },
@@ -67,20 +69,25 @@ pub(super) fn create_job(known: &Known<'_>, attempt: &Attempt) -> Next {
 }
 
 /// The nodes that the Job of an attempt must name: the one that the planner chose, or those on which its capacity is promised
-/// where too many others are closed. None where kube-scheduler chooses.
+/// where too many others are closed to it. None where kube-scheduler chooses.
 ///
 /// # Errors
 /// A message that says which of them takes no pods now, or that there are none.
-fn chosen_nodes(known: &Known<'_>, attempt: &Attempt) -> Result<Option<Vec<Name>>, String> {
+fn chosen_nodes(
+    known: &Known<'_>,
+    attempt: &Attempt,
+    placement: Option<&Placement>,
+) -> Result<Option<Vec<Name>>, String> {
     let nodes: Vec<Name> = match &attempt.node {
         Some(node) => vec![node.clone()],
-        None if known.capacity.are_too_many_closed() => {
+        None if placement.is_some_and(|placement| known.capacity.are_too_many(placement)) => {
             known.promised_nodes.iter().copied().cloned().collect()
         }
         None => return Ok(None),
     };
-    let takes_pods =
-        |node: &Name| known.capacity.is_in_pool(node) && !known.capacity.nodes_to_avoid().contains(node);
+    let kept_off: BTreeSet<&Name> =
+        placement.into_iter().flat_map(|placement| known.capacity.kept_off(placement)).collect();
+    let takes_pods = |node: &Name| known.capacity.is_in_pool(node) && !kept_off.contains(node);
     match nodes.iter().find(|node| !takes_pods(node)) {
         Some(node) => Err(format!("node {node}, which was chosen for it, takes no new pods now")),
         // After a restart, if there was no capacity for it any more.

@@ -12,8 +12,8 @@ use crate::{
         volumes::ClaimWait,
     },
     faults::supervisor,
-    lifecycle::known::Known,
-    values::{Key, Phase, Pod, ScavengerJob},
+    lifecycle::{interruption, known::Known},
+    values::{CheckpointRequest, Key, Phase, Pod, ScavengerJob},
 };
 
 impl Planner {
@@ -42,6 +42,27 @@ impl Planner {
         waiting.filter_map(of_pod).max().unwrap_or(Doubt::None)
     }
 
+    /// Since when one that has these pods is to have saved.
+    fn saves_from(&self, attachments: &Attachments, now: Timestamp) -> Option<Timestamp> {
+        if self.seen.leaving().is_empty() {
+            return None;
+        }
+        let since = |node| self.capacity.node(node)?.node.saves_from();
+        attachments.bound().filter_map(|(node, _)| since(node)).min().filter(|since| *since <= now)
+    }
+
+    /// The checkpoint that is asked for without an interruption, if one is.
+    pub(super) fn asked_before_its_node_leaves(
+        &self,
+        key: &Key,
+        now: Timestamp,
+    ) -> Option<CheckpointRequest> {
+        if self.seen.leaving().is_empty() {
+            return None;
+        }
+        interruption::request_before_its_node_leaves(&self.known(key, now)?)
+    }
+
     /// What is known of a ScavengerJob at `now`.
     pub(crate) fn known(&self, key: &Key, now: Timestamp) -> Option<Known<'_>> {
         let tracked = self.seen.get(key)?;
@@ -67,9 +88,11 @@ impl Planner {
                 .is_ok_and(|spec| self.capacity.chooses_node(&spec.demand))
                 .then(|| self.promises.ledger().reserved_for(key).find_map(|(node, _)| node))
                 .flatten(),
-            promised_nodes: match self.capacity.are_too_many_closed() {
-                true => self.promises.ledger().reserved_for(key).filter_map(|(node, _)| node).collect(),
-                false => BTreeSet::new(),
+            promised_nodes: match &sj.spec {
+                Ok(spec) if self.capacity.are_too_many(&spec.demand.placement) => {
+                    self.promises.ledger().reserved_for(key).filter_map(|(node, _)| node).collect()
+                }
+                _ => BTreeSet::new(),
             },
             lent_by: tracked.promise.lent_by(),
             folder_user: self.folders.user_beside(key),
@@ -89,6 +112,7 @@ impl Planner {
             no_supervisor: self.supervisors.why_without(&key.namespace, now),
             has_news: tracked.has_news(),
             is_heard: tracked.is_heard(),
+            saves_from: self.saves_from(attachments, now),
             node_agents: self.node_use.agents(),
             written: tracked.reported.time,
             order: tracked.ordered(),

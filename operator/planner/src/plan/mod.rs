@@ -121,6 +121,7 @@ impl Planner {
         self.agenda.wake(now);
         let open = self.start_failures.open(now);
         self.close_or_open(&open);
+        self.follow_leaving(now);
         self.agenda.add_all(self.seen.end_avoiding(now).iter());
         for namespace in self.by_requests.take_over(now) {
             self.set_by_requests(&namespace, false);
@@ -307,7 +308,15 @@ impl Planner {
         now: Timestamp,
         actions: &mut Vec<Action>,
     ) {
+        let request = match &next {
+            Next::Ask(request, _) => Some(request.clone()),
+            _ => self.asked_before_its_node_leaves(key, now),
+        };
         let Some((tracked, attachments)) = self.seen.whole_mut(key) else { return };
+        match request {
+            Some(request) => _ = self.asked.insert(key.clone(), request),
+            None => _ = self.asked.remove(key),
+        }
         if let Next::GiveBack(_, time) = next {
             tracked.memory.prepared = None;
             // Until then it is no candidate.
@@ -335,14 +344,10 @@ impl Planner {
                 lingering,
             );
         }
-        self.asked.remove(key);
         let (task, timer) = match next {
             Next::Do(task) => (Some(task), None),
             Next::Wait(timer) => (None, timer),
-            Next::Ask(request, until) => {
-                self.asked.insert(key.clone(), request);
-                (None, Some(until))
-            }
+            Next::Ask(_, until) => (None, Some(until)),
             Next::Change(_) | Next::Candidate => (None, None),
             Next::Inform(transition, timer) => {
                 match transition {
@@ -376,6 +381,8 @@ impl Planner {
         let wake_at = causes.order(&mut pool);
         let Pool { ordered, hurried, .. } = pool;
         self.agenda.set_wake(Wake::Causes, wake_at);
+        let closed = self.causes.left_pool.take_changed();
+        self.close_or_open(&closed);
         for sj in ordered.iter().map(|order| &order.sj).chain(&hurried) {
             self.visit(sj, now, actions);
         }

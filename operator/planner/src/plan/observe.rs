@@ -186,6 +186,17 @@ impl Planner {
         self.asked.remove(key);
     }
 
+    /// Nodes leave the pool: fewer ScavengerJobs may start there as their time comes, and those that are there are to save.
+    pub(super) fn follow_leaving(&mut self, now: Timestamp) {
+        let (nodes, scavenger_jobs) = self.seen.follow_leaving(self.capacity.leaving(), now);
+        self.agenda.set_wake(Wake::LeavingNodes, self.seen.leaving().wake_at());
+        if !nodes.is_empty() {
+            self.close_or_open(&nodes);
+            nodes.iter().for_each(|node| self.look_at_those_on(node));
+            self.agenda.add_all(scavenger_jobs.iter());
+        }
+    }
+
     /// Takes in that these nodes are closed to ScavengerJobs now, or not any more.
     pub(super) fn close_or_open(&mut self, nodes: &[Name]) {
         for node in nodes {
@@ -196,7 +207,12 @@ impl Planner {
                 self.look_at_those_on(node);
             }
             let memory = || self.causes.short_nodes.measured.is_full(node).then_some(Closed::Memory);
-            let closed = by_admin.map(Closed::ByAdmin).or(starts).or_else(memory);
+            let until = self.capacity.node(node).and_then(|node| node.node.until);
+            let takes_none = |until: &Timestamp| {
+                self.seen.leaving().takes_none(node) || self.causes.left_pool.closes(node, *until)
+            };
+            let leaves = until.filter(takes_none).map(Closed::Leaves);
+            let closed = by_admin.map(Closed::ByAdmin).or(leaves).or(starts).or_else(memory);
             self.capacity.set_closed(node, closed.as_ref(), self.settings.as_ref().ok());
         }
         self.agenda.set_wake(Wake::ClosedNodes, self.start_failures.wake_at());

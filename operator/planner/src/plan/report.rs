@@ -1,12 +1,12 @@
 //! What people and programs ask the planner.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::Planner;
 use crate::{
     capacity::NodeStanding,
     causes::{left_pool, rounds::Allowance},
-    lifecycle::priority,
+    lifecycle::{loss, priority},
     queue::QueueEntry,
     report::{GroupReport, HeldBack, NodeReport, PoolReport},
     values::{Key, Name, PreemptionMode, Reason, RememberedUse, resources::Resources},
@@ -39,6 +39,9 @@ impl Planner {
         });
         let serves = settings.is_ok_and(|pool| pool.preemption_mode == PreemptionMode::Operator);
         let unsupported = self.causes.pending_pods.unjudged(&self.capacity);
+        let is_overdue = |node: &Name, until: Timestamp| {
+            until <= now && self.capacity.scavenger_pods(node).next().is_some()
+        };
         // May look at every node for each pending pod, so once.
         let pending_requests = self.capacity.held_for_pending();
         PoolReport {
@@ -55,6 +58,8 @@ impl Planner {
             starved: self.seen.starved().len(),
             unsupported_pods: unsupported.filter(|_| serves).collect(),
             closed_nodes: self.capacity.closed().collect(),
+            leaving_nodes: self.capacity.leaving().collect(),
+            overdue_nodes: self.capacity.leaving().filter(|(node, until)| is_overdue(node, *until)).count(),
             without_supervisor: settings
                 .ok()
                 .and_then(|settings| settings.supervisor.as_ref())
@@ -88,15 +93,29 @@ impl Planner {
         self.capacity.standing(node, self.settings.as_ref().ok())
     }
 
-    /// Why a ScavengerJob is interrupted soon although it is not its turn: one of its pods is on a node that left the pool.
+    /// Why a ScavengerJob is interrupted soon although it is not its turn: one of its pods is on a node that left the pool, or that
+    /// leaves it.
     #[must_use]
     pub fn node_that_left(&self, sj: &Key) -> Option<String> {
         let settings = self.settings.as_ref().ok()?;
-        let mut bound = self.seen.attachments(sj)?.bound();
-        let (node, _) = bound.find(|(node, _)| self.capacity.outside().contains(*node))?;
+        let attachments = self.seen.attachments(sj)?;
+        let outside = attachments.bound().find(|(node, _)| self.capacity.outside().contains(*node));
+        let Some((node, _)) = outside else {
+            let until = |node| Some((self.capacity.node(node)?.node.until?, node));
+            let (until, node) = attachments.bound().filter_map(|(node, _)| until(node)).min()?;
+            let message = left_pool::message_before(node, until);
+            return Some(format!("{message}; interrupted before, as far as disruptionBudgets allow it"));
+        };
         let why = left_pool::message(self.capacity.node(node)?.node, settings);
         let grace = left_pool::GRACE.as_secs();
         Some(format!("{why}; interrupted in turn, once the node was outside for {grace} s"))
+    }
+
+    /// The run time that a ScavengerJob would lose if it were interrupted now; none unless it has an attempt under way.
+    #[must_use]
+    pub fn expected_loss(&self, sj: &Key, now: Timestamp) -> Option<SignedDuration> {
+        let sj = self.seen.get(sj)?.sj();
+        sj.status.active_attempt().map(|_| loss::expected(sj, now))
     }
 
     /// Namespaces of ScavengerJobs that may run under the supervisor: its pods there need to know whom to trust. None if the

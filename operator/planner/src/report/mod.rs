@@ -64,6 +64,10 @@ pub struct PoolReport<'a> {
     pub unsupported_pods: Vec<(&'a Key, Vec<Name>)>,
     /// Nodes of the pool that a new pod of a ScavengerJob must not go to now, and why.
     pub closed_nodes: Vec<(&'a Name, &'a Closed)>,
+    /// Nodes of the pool that leave it, and when.
+    pub leaving_nodes: Vec<(&'a Name, Timestamp)>,
+    /// How many of them should have left it, and still have pods of ScavengerJobs.
+    pub overdue_nodes: usize,
     /// Why starts go without the supervisor, one message for each namespace where it could not be started; none if the
     /// pool has no supervisor.
     pub without_supervisor: Option<Vec<&'a str>>,

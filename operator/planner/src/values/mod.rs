@@ -23,7 +23,7 @@ pub use budget::Budget;
 pub use calendar::{Calendar, Schedule, Window};
 pub use confinement::Confinement;
 pub use filling::{Filling, Headroom};
-pub(crate) use placement::Named;
+pub(crate) use placement::{ASKED_BEFORE, Named};
 pub use placement::{
     Access, Closed, Expression, Node, NodeTerm, Operator, Placement, Taint, Toleration, Usage, Volume,
 };
@@ -35,6 +35,7 @@ pub use reports::{
     Supervised, Supervision, SupervisionSpec, Supervisor, UsageRules,
 };
 pub use runtime_class::RuntimeClass;
+pub(crate) use scavenger_job::FOR_A_CHECKPOINT;
 pub use scavenger_job::{
     Admitted, Attempt, AttemptNode, Controls, Demand, Disruption, Ending, Explanation, HISTORY, Job, Runtime,
     ScavengerJob, ScavengerJobSpec, ScavengerJobStatus, Shortage, Waiting,

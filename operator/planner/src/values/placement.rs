@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Key, Name, resources::Resources};
+use super::{Key, Name, later, resources::Resources};
 
 /// Where a pod may go.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -26,7 +26,8 @@ pub struct Placement {
     /// planner fills it in.
     #[serde(default)]
     pub one_node: bool,
-    /// The nodes that it is kept off for a while, since it got no processor time there. The planner fills it in.
+    /// The nodes that it is kept off for a while, since it got no processor time there, or could not save before they leave the
+    /// pool. The planner fills it in.
     #[serde(default)]
     pub avoided: Vec<Name>,
     /// True if its namespace takes no pods that request less than they hold, so that it is counted by requests wherever it
@@ -214,9 +215,19 @@ pub struct Node {
     pub ready: bool,
     /// Why an admin has closed it to ScavengerJobs, in the admin's words, which may be none; none if nobody has.
     pub closed: Option<Name>,
+    /// Until when it is in the pool, as an admin has announced; none if nobody has.
+    pub until: Option<Timestamp>,
 }
 
+/// So long before a node leaves the pool its workloads are asked for a checkpoint. What saves later than that has not saved in time.
+pub(crate) const ASKED_BEFORE: SignedDuration = SignedDuration::from_mins(2);
+
 impl Node {
+    /// From when on its workloads are to save, if it leaves the pool.
+    pub(crate) fn saves_from(&self) -> Option<Timestamp> {
+        self.until.map(|until| later(until, -ASKED_BEFORE))
+    }
+
     /// True if nothing keeps new pods off it but pressure, if anything does: what pods can bring about. It is ready and not
     /// cordoned.
     #[must_use]
@@ -232,6 +243,8 @@ impl Node {
 pub enum Closed {
     /// An admin has closed it, for this reason.
     ByAdmin(Name),
+    /// It leaves the pool at this time, so soon that nothing can save there before, or that it is being cleared.
+    Leaves(Timestamp),
     /// Containers could not be started there; the message says which.
     Starts(String),
     /// Its memory is short, or was not measured for too long.
@@ -240,14 +253,15 @@ pub enum Closed {
 
 impl Closed {
     /// Every cause, as metrics spell it.
-    pub const CAUSES: [&'static str; 3] = ["Admin", "StartFailures", "Memory"];
+    pub const CAUSES: [&'static str; 4] = ["Admin", "Leaves", "StartFailures", "Memory"];
 
     /// The cause, as metrics spell it.
     #[must_use]
     pub fn cause(&self) -> &'static str {
-        let [admin, starts, memory] = Self::CAUSES;
+        let [admin, leaves, starts, memory] = Self::CAUSES;
         match self {
             Self::ByAdmin(_) => admin,
+            Self::Leaves(_) => leaves,
             Self::Starts(_) => starts,
             Self::Memory => memory,
         }
@@ -259,6 +273,9 @@ impl Closed {
         match self {
             Self::ByAdmin(why) if why.is_empty() => format!("node {node} is closed by an admin"),
             Self::ByAdmin(why) => format!("node {node} is closed by an admin: {why}"),
+            Self::Leaves(until) => {
+                format!("node {node} is in the pool until {until:.0}, too soon for anything to start there")
+            }
             Self::Starts(why) => why.clone(),
             Self::Memory => format!("the memory of node {node} is measured to be full"),
         }

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Accounting, AttemptUsage, Key, Measured, Name, ObservedSaves, Outcome, Phase, Placement, Reason,
-    Supervised, SupervisionSpec, WaitingReason, later,
+    ASKED_BEFORE, Accounting, AttemptUsage, Key, Measured, Name, ObservedSaves, Outcome, Phase, Placement,
+    Reason, Supervised, SupervisionSpec, WaitingReason, later,
     resources::{Resources, Share},
 };
 
@@ -170,6 +170,14 @@ impl ScavengerJob {
         promised && self.status.observed_saves.as_ref().is_none_or(|observed| observed.saves)
     }
 
+    /// How long after its start it has surely saved, if it starts now and is to stop early enough before its node goes.
+    #[must_use]
+    pub(crate) fn saves_within(&self) -> SignedDuration {
+        let Ok(spec) = &self.spec else { return SignedDuration::MAX };
+        let works = if self.saves_on_sigterm() { spec.grace_period } else { spec.checkpoint_every() };
+        spec.restart.saturating_add(works).saturating_add(ASKED_BEFORE)
+    }
+
     /// Since when it has waited: since it was created, or last interrupted.
     #[must_use]
     pub fn waiting_since(&self) -> Timestamp {
@@ -195,7 +203,7 @@ impl ScavengerJob {
 }
 
 /// How long a workload that is asked for a checkpoint may take.
-const FOR_A_CHECKPOINT: SignedDuration = SignedDuration::from_secs(30);
+pub(crate) const FOR_A_CHECKPOINT: SignedDuration = SignedDuration::from_secs(30);
 
 /// What the API server assumes.
 fn usual_grace_period() -> SignedDuration {

@@ -5,6 +5,7 @@ mod by_use;
 mod everybody;
 mod evidence;
 mod headroom;
+mod leaving;
 mod lives;
 mod loans;
 mod order;

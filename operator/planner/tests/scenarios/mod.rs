@@ -15,6 +15,7 @@ mod headroom;
 mod ill_nodes;
 mod injected;
 mod interruptions;
+mod leaving;
 mod lifecycle;
 mod measured;
 mod missing;

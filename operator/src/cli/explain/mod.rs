@@ -19,7 +19,9 @@ use scavenger_vocabulary::{Reason, Supervision};
 use super::{
     Unusable,
     connection::Target,
-    job, plan,
+    job,
+    nodes::open_until,
+    plan,
     snapshot::{Snapshot, Source},
     text::{Output, age, print},
 };
@@ -327,6 +329,11 @@ fn room(lines: &mut Lines, planner: &Planner, demand: &Resources, now: Timestamp
     for (node, closed) in &pool.closed_nodes {
         lines.add("pool", &closed.message(node));
     }
+    for (node, until) in &pool.leaving_nodes {
+        if !pool.closed_nodes.iter().any(|(closed, _)| closed == node) {
+            lines.add("pool", &format!("node {node}: {}", open_until(*until)));
+        }
+    }
     // Everybody asks for these, and this one maybe for more.
     let resources = pool.allocatable.iter().map(|(name, _)| name);
     for name in resources.filter(|name| matches!(*name, CPU | MEMORY | PODS) || demand.get(name) > 0) {
@@ -436,6 +443,31 @@ mod tests {
         ] {
             assert!(text.contains(line), "{text}");
         }
+    }
+
+    #[test]
+    fn a_node_that_leaves_the_pool_is_told_to_who_is_there_and_to_who_could_go_there() {
+        let mut runs = sj("runs");
+        let demand = runs.spec.as_ref().unwrap().demand.clone();
+        runs.status.phase = Phase::Running;
+        runs.status.attempt =
+            Some(Box::new(Attempt { start_time: Some(at(0)), ..Attempt::first(demand, at(0)) }));
+        let waits = sj("waits").interruptible_after(SignedDuration::from_hours(2));
+        let observations = vec![
+            Observation::Node(node("n1", 4000).until(at(3600))),
+            Observation::Pool(Box::new(Ok(settings()))),
+            Observation::ScavengerJob(Box::new(runs)),
+            Observation::ScavengerJob(Box::new(waits)),
+            Observation::Pod(Box::new(pod("runs-1-0", 1000).of("uid-of-runs", 1).on("n1").running())),
+        ];
+        let snapshot = Snapshot::new(at(60), observations);
+        let text = explain(&snapshot, &key("runs")).unwrap();
+        let line = "node          node n1 is in the pool until 2027-01-15T09:00:00Z; interrupted before, as far as \
+                    disruptionBudgets allow it\n";
+        assert!(text.contains(line), "{text}");
+        let text = explain(&snapshot, &key("waits")).unwrap();
+        let line = "pool          node n1: only what can save before 2027-01-15T09:00:00Z starts there, when it leaves the pool\n";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]
