@@ -6,6 +6,7 @@ mod crd;
 mod explain;
 mod guard;
 mod job;
+mod maintain;
 mod nodes;
 mod plan;
 mod pool;
@@ -40,6 +41,7 @@ enum Command {
     Interrupt(job::Interrupt),
     Hold(job::Hold),
     Release(job::Release),
+    Maintain(maintain::Options),
     Pause(pool::Pause),
     Resume(pool::Resume),
     Drain(pool::Drain),
@@ -93,6 +95,7 @@ pub async fn main() -> anyhow::Result<()> {
         Command::Interrupt(options) => job::interrupt(&options).await,
         Command::Hold(options) => job::hold(&options).await,
         Command::Release(options) => job::release(&options).await,
+        Command::Maintain(options) => maintain::exec(&options).await,
         Command::Pause(options) => pool::exec(pool::Order::Pause, &options.connection).await,
         Command::Resume(options) => pool::exec(pool::Order::Resume, &options.connection).await,
         Command::Drain(options) => pool::exec(pool::Order::Drain, &options.connection).await,
