@@ -16,6 +16,7 @@ mod guard;
 mod idle;
 mod kills;
 mod kinds_of_nodes;
+mod limits;
 mod maintenance;
 mod memory;
 mod moldable;

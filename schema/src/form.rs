@@ -108,6 +108,14 @@ pub static FIELD_PATH: Form = Form::new(
 pub static IMAGE: Form =
     Form::new("^[!-~]+$", 1024, "the reference of an image, without blanks, at most 1024 characters");
 
+/// An image, or all that begin alike. What stands before the `*` ends with a separator: else `registry.example/a*` would let in
+/// `registry.example/another`.
+pub static IMAGES: Form = Form::new(
+    "^[!-)+-~]+([/:@][*])?$",
+    512,
+    "an image, or the beginning of one and * behind '/', ':' or '@', for example registry.example/chem/*",
+);
+
 /// Name of a time zone of the IANA database.
 pub static TIME_ZONE: Form = Form::new(
     "^[A-Za-z0-9][-+_A-Za-z0-9]*(/[A-Za-z0-9][-+_A-Za-z0-9]*)*$",
@@ -138,7 +146,10 @@ mod tests {
             assert!(!form.fits(&"a".repeat(form.longest + 1)), "{}", form.pattern);
         }
         for text in ["a b", " a", "a\n", "\u{e4}", ""] {
-            assert!(!IMAGE.fits(text) && !TIME_ZONE.fits(text), "{text:?}");
+            assert!(!IMAGE.fits(text) && !TIME_ZONE.fits(text) && !IMAGES.fits(text), "{text:?}");
+        }
+        for text in ["*", "/*", "a*", "a/*b", "a/**", "*/a", "a-*"] {
+            assert!(!IMAGES.fits(text), "{text:?}");
         }
     }
 
@@ -156,6 +167,7 @@ mod tests {
             (&DATA_KEY, &["a", ".a", "a..b", "_", "-", "app.conf"]),
             (&FIELD_PATH, &["metadata.name", "metadata.labels['scavenger.dev/job']", "status.podIPs"]),
             (&IMAGE, &["a", "registry.example:5000/a/b@sha256:00"]),
+            (&IMAGES, &["a", "registry.example:5000/a/b@sha256:00", "registry.example/*", "a:*", "a@*"]),
             (&TIME_ZONE, &["Etc/GMT+5", "America/Port-au-Prince", "W-SU", "America/Argentina/Buenos_Aires"]),
         ] {
             for text in texts {

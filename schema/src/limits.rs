@@ -75,6 +75,18 @@ pub struct Limits {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(min = 1, max = form::NAME.longest), regex(pattern = form::NAME.pattern)))]
     pub allowed_runtime_classes: Vec<String>,
+
+    /// Service accounts that ScavengerJobs may name, in whatever namespace. If not given, every one; an empty list allows none. A
+    /// ScavengerJob that names none gets no token, and is always allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = form::NAME.longest), regex(pattern = form::NAME.pattern)))]
+    pub allowed_service_accounts: Option<Vec<String>>,
+
+    /// Images that ScavengerJobs may have, as their specs write them: an image, or the beginning of one and `*` behind `/`, `:` or `@`,
+    /// such as `registry.example/chem/*`. If not given, every one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = form::IMAGES.longest), regex(pattern = form::IMAGES.pattern)))]
+    pub allowed_images: Vec<String>,
 }
 
 impl Default for Limits {
@@ -90,6 +102,8 @@ impl Default for Limits {
             max_pod_count: None,
             max_resources: BTreeMap::new(),
             allowed_runtime_classes: Vec::new(),
+            allowed_service_accounts: None,
+            allowed_images: Vec::new(),
         }
     }
 }

@@ -559,6 +559,10 @@ fn limits_that_make_no_sense_are_refused_by_name() {
             ("spec.limits.maxPodCount", json!({ "maxPodCount": 0 })),
             ("spec.limits.maxResources", json!({ "maxResources": { "cpu": "-1" } })),
             ("spec.limits.allowedRuntimeClasses", json!({ "allowedRuntimeClasses": ["A/b"] })),
+            ("spec.limits.allowedServiceAccounts", json!({ "allowedServiceAccounts": ["A/b"] })),
+            ("spec.limits.allowedImages", json!({ "allowedImages": [] })),
+            ("spec.limits.allowedImages", json!({ "allowedImages": ["*"] })),
+            ("spec.limits.allowedImages", json!({ "allowedImages": ["registry.example/a*"] })),
         ] {
             refused(field, set_limits(world, limits, true).await, &[field])?;
         }
