@@ -128,14 +128,20 @@ fn positive(text: Option<&str>) -> Option<f64> {
     text?.parse().ok().filter(|number: &f64| number.is_finite() && *number > 0.0)
 }
 
+/// Titles of messages that blame what the program was given.
+const OF_INPUT: [&str; 3] =
+    ["Error in user input:", "Inconsistency in user input:", "Feature not implemented:"];
+
 /// The message of a GROMACS program that gave up, as one line; none if the text holds no such message.
 #[must_use]
 pub fn error_message(text: &str) -> Option<String> {
-    const TITLES: [&str; 10] = [
+    last_message(text).map(|message| message.text)
+}
+
+/// The last message of a GROMACS program that gave up.
+pub(crate) fn last_message(text: &str) -> Option<Message> {
+    const TITLES: [&str; 7] = [
         "Fatal error:",
-        "Error in user input:",
-        "Inconsistency in user input:",
-        "Feature not implemented:",
         "File input/output error:",
         "Internal error (bug):",
         "Assertion failed:",
@@ -144,28 +150,38 @@ pub fn error_message(text: &str) -> Option<String> {
         "Simulation instability detected:",
     ];
     let lines: Vec<&str> = text.split(['\n', '\r']).map(str::trim).collect();
-    let mut titles: Vec<usize> = (0..lines.len()).filter(|at| TITLES.contains(&lines[*at])).collect();
+    let is_title = |line: &str| TITLES.contains(&line) || OF_INPUT.contains(&line);
+    let mut titles: Vec<usize> = (0..lines.len()).filter(|at| is_title(lines[*at])).collect();
     if titles.is_empty() {
         titles = titles_of_programs(&lines);
     }
     // Ranks say the same at the same time, and the first one that ends cuts off the others in the middle of a word.
-    let messages: Vec<Message> = titles.into_iter().rev().map(|title| message(&lines[title + 1..])).collect();
-    let last = messages.iter().find(|message| message.is_whole).or_else(|| messages.first())?;
-    Some(last.text.clone()).filter(|text| !text.is_empty())
+    let mut messages: Vec<Message> = titles.into_iter().rev().map(|title| message(&lines[title..])).collect();
+    let last = messages.iter().position(|message| message.is_whole).unwrap_or(0);
+    (!messages.is_empty()).then(|| messages.swap_remove(last)).filter(|last| !last.text.is_empty())
 }
 
-/// What stands below a title.
-struct Message {
-    text: String,
+/// What a program says when it gives up.
+pub(crate) struct Message {
+    /// What stands below its title, as one line.
+    pub(crate) text: String,
+    /// True if its title blames what the program was given.
+    pub(crate) blames_input: bool,
     /// True if it has words, and an end with more behind it.
     is_whole: bool,
 }
 
-fn message(below: &[&str]) -> Message {
+/// The message whose title is the first of `lines`.
+fn message(lines: &[&str]) -> Message {
+    let (title, below) = lines.split_first().unwrap_or((&"", &[]));
     let is_end = |line: &&str| line.is_empty() || line.starts_with("For more information");
     let end = below.iter().position(is_end).unwrap_or(below.len());
     let text = below[..end].join(" ");
-    Message { is_whole: !text.is_empty() && end + 1 < below.len(), text }
+    Message {
+        is_whole: !text.is_empty() && end + 1 < below.len(),
+        blames_input: OF_INPUT.contains(title),
+        text,
+    }
 }
 
 /// Titles are many, and change with releases. All stand behind an empty line in the block that begins with the name of the

@@ -11,11 +11,11 @@ use super::seen::Input;
 use super::short::ended_on_its_own;
 use super::step::{Refused, Step, record};
 use super::tries::{again_later, too_often, tried_often, well_after_seconds};
-use super::words::{before_greeting, said};
+use super::words::{before_greeting, last_line, said};
 use crate::faults::configuration::uses_gpu;
 use crate::faults::{End, Failure, Fault, Meaning, is_no_nodes_fault, is_plainest, of_kubelet, remedy};
 use crate::manifest::appends;
-use crate::mdrun_log::last_lines;
+use crate::mdrun_log::{last_lines, last_words};
 use crate::multidir::failed_simulation;
 use crate::view::{AttemptView, JobView};
 
@@ -95,12 +95,15 @@ fn mdrun_failed(status: RowStatus, made_a_step: bool, input: &Input<'_>, job: &J
         Some(words) if end.is_message => format!("mdrun failed{where_it_failed}: {words}"),
         // It crashed. The operator's sentence ends in mdrun's greeting, whose smile begins with a colon.
         Some(words) => format!("mdrun failed{where_it_failed}: {words} ({})", before_greeting(&said)),
-        None if end.meaning.fault() == Fault::Node => {
+        None if end.meaning != Meaning::Unknown => {
             format!("mdrun crashed{where_it_failed} ({})", before_greeting(&said))
         }
         None => match ended_on_its_own(&status, input, job) {
             Some(reason) => return record(end_of(status, reason, input, job)),
-            None => said,
+            None => match words_before_its_end(input) {
+                Some(words) => format!("mdrun failed{where_it_failed}: {words} ({})", before_greeting(&said)),
+                None => said,
+            },
         },
     };
     if input.row.kind != Kind::Simulation {
@@ -109,6 +112,13 @@ fn mdrun_failed(status: RowStatus, made_a_step: bool, input: &Input<'_>, job: &J
     let ran = job.last_attempt().and_then(|attempt| attempt.rung).or(status.rung);
     let failure = Ended { end, reason, made_a_step, rung: ran, said_by: job };
     failure.follow(status, input)
+}
+
+/// The last that an mdrun said which names no error: the system says so in its own words if it cannot even start it.
+fn words_before_its_end(input: &Input<'_>) -> Option<String> {
+    let log = input.log();
+    let has_started = log.facts().is_some_and(|facts| facts.first_step.is_some());
+    if has_started { last_words(log.text()) } else { last_line(log.text()) }
 }
 
 /// How mdrun ended with an error.
@@ -148,13 +158,11 @@ impl Ended<'_> {
                     None => self.ends(status, too_often(reason, meaning, input.row), input),
                 }
             }
-            (_, Fault::Node) => self.on_another_node(status, input),
-            (Meaning::Unknown, _) if !made_a_step && end.words.is_some() && !is_plain => {
+            (Meaning::Unknown | Meaning::Input, _) if !made_a_step && end.words.is_some() && !is_plain => {
                 let reason = format!("{reason}; tries one rank on the CPU before it gives up");
                 self.with_another(&status, reason, input)
             }
-            // It computed before it ended in words that nobody knows: the node may have ended it.
-            (Meaning::Unknown, _) if *made_a_step => self.on_another_node(status, input),
+            (_, Fault::Node) => self.on_another_node(status, input),
             (meaning, _) => {
                 let reason = with_remedy(reason, meaning, *made_a_step, input);
                 self.ends(status, reason, input)
@@ -212,9 +220,8 @@ impl Ended<'_> {
                 .unwrap_or_else(|| self.ends(status, too_often(&reason, self.end.meaning, row), input));
         }
         let first = status.submission.saturating_sub(status.private.start_failures);
-        let is_alike = |failure: &&Failure| {
-            failure.submission >= first && matches!(failure.meaning().fault(), Fault::Node | Fault::Row)
-        };
+        let is_alike =
+            |failure: &&Failure| failure.submission >= first && failure.meaning().fault() == Fault::Node;
         let before = input.seen.failures.iter().filter(is_alike).map(|failure| failure.node.as_deref());
         let all: Vec<Option<&str>> = before.chain([node.map(|node| node.name.as_str())]).collect();
         if is_no_nodes_fault(&all, count(nodes)) {

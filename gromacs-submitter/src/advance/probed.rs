@@ -4,7 +4,7 @@ use scavenger_schema::simulation::GromacsToTune;
 use scavenger_vocabulary::Reason;
 
 use super::seen::{Input, Log};
-use super::words::said;
+use super::words::{last_line, said};
 use crate::faults::{End, Fault, Meaning, of_gromacs, of_kubelet, remedy};
 use crate::grompp_log::complaints;
 use crate::probe::ProbeError;
@@ -12,6 +12,9 @@ use crate::view::JobView;
 
 /// What the inspection's script says of a file that is missing.
 pub(super) const NO_FILE: &str = "there is no file ";
+
+/// How the scripts end where gmx failed that they had started. With any other code they have refused something, and say so.
+const GMX_FAILED: [i32; 2] = [7, 8];
 
 /// So often a probe is made again that its node may have ended.
 const MOST_CRASHES: i32 = 3;
@@ -80,10 +83,17 @@ pub(super) fn passing(probe: &JobView, input: &Input<'_>) -> Option<(String, Mea
             let end = End::read(input.log().text(), message_of(probe), false);
             let passes = match end.meaning.fault() {
                 Fault::Passing => true,
+                // What GROMACS itself says of a file that it reads is the file's.
+                Fault::Node if end.meaning == Meaning::Unknown => {
+                    let is_silent =
+                        !end.is_message && end.exit_code.is_some_and(|code| GMX_FAILED.contains(&code));
+                    is_silent && status.private.start_failures < MOST_CRASHES
+                }
                 Fault::Node => status.private.start_failures < MOST_CRASHES,
                 Fault::Row | Fault::Configuration | Fault::Cluster => false,
             };
-            passes.then(|| (end.words.unwrap_or_else(|| said(probe)), end.meaning))
+            let words = end.words.or_else(|| last_line(input.log().text()));
+            passes.then(|| (words.unwrap_or_else(|| said(probe)), end.meaning))
         }
         // It was tried before, so that the image is not misspelt.
         Reason::ContainerNotCreated
@@ -99,8 +109,4 @@ pub(super) fn passing(probe: &JobView, input: &Input<'_>) -> Option<(String, Mea
 
 fn message_of(probe: &JobView) -> &str {
     probe.last_attempt().and_then(|attempt| attempt.message.as_deref()).unwrap_or_default()
-}
-
-fn last_line(text: &str) -> Option<String> {
-    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(ToOwned::to_owned)
 }

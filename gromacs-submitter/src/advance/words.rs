@@ -45,6 +45,11 @@ pub(super) fn before_greeting(sentence: &str) -> &str {
     sentence.split(": :-)").next().unwrap_or(sentence).lines().next().unwrap_or_default()
 }
 
+/// The last line that says anything.
+pub(super) fn last_line(text: &str) -> Option<String> {
+    text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(ToOwned::to_owned)
+}
+
 /// What rules a configuration out.
 pub(super) type RuledOut = &'static str;
 pub(super) const NO_CAPACITY: RuledOut = "no free capacity";

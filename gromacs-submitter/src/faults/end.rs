@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use sqlx::types::Json;
 
 use super::{Meaning, is_known_line, of_exit_code, of_gromacs};
-use crate::mdrun_log::{error_message, is_progress};
+use crate::mdrun_log::{is_progress, last_message};
 
 /// What an operator says of the pod that ended, in front of the exit code.
 const EXITED: &str = " exited with code ";
@@ -32,12 +32,12 @@ pub(crate) struct End {
 
 impl End {
     /// Reads its output, and the operator's message, which quotes the end of that. Whoever made a step on a processor has the
-    /// instructions that it lacks for another reason.
+    /// instructions that it lacks for another reason, and began with an input that GROMACS takes.
     pub(crate) fn read(log: &str, message: &str, made_a_step: bool) -> Self {
         let told = [log, message];
-        let own = told.into_iter().find_map(error_message);
-        let is_message = own.is_some();
-        let words = own.or_else(|| told.into_iter().find_map(last_warning));
+        let own = told.into_iter().find_map(last_message);
+        let (is_message, blames_input) = (own.is_some(), own.as_ref().is_some_and(|own| own.blames_input));
+        let words = own.map(|own| own.text).or_else(|| told.into_iter().find_map(last_warning));
         let code_behind = |text: &str, before: &str| -> Option<i32> {
             let (_, behind) = text.rsplit_once(before)?;
             let digits = behind.find(|sign: char| !sign.is_ascii_digit()).unwrap_or(behind.len());
@@ -48,7 +48,11 @@ impl End {
             Some(meaning) => meaning,
             None => exit_code.map_or(Meaning::Unknown, of_exit_code),
         };
-        let meaning = if made_a_step && meaning == Meaning::Processor { Meaning::Crash } else { meaning };
+        let meaning = match meaning {
+            Meaning::Processor if made_a_step => Meaning::Crash,
+            Meaning::Unknown if blames_input && !made_a_step => Meaning::Input,
+            meaning => meaning,
+        };
         Self { words, is_message, meaning, exit_code }
     }
 }

@@ -96,19 +96,20 @@ pub enum Meaning {
     NoRules,
     /// A quota is used up, or the namespace is being terminated.
     Quota,
+    /// GROMACS does not take what it was given, in words that nobody knows.
+    Input,
     /// Nobody knows.
     Unknown,
 }
 
 impl Meaning {
-    /// Whose fault it is. What nobody knows is taken for the row's, once the plainest configuration has met it, too: a person
-    /// must read it.
+    /// Whose fault it is. What nobody knows is taken for the node's, until another node shows that it is not.
     #[must_use]
     pub fn fault(self) -> Fault {
         match self {
             Self::Refuses(_) => Fault::Configuration,
             Self::NoLocks | Self::Held | Self::Away | Self::Full | Self::Quota => Fault::Passing,
-            Self::Gpu | Self::Processor | Self::Crash => Fault::Node,
+            Self::Gpu | Self::Processor | Self::Crash | Self::Unknown => Fault::Node,
             Self::Registry
             | Self::ImageNotGiven
             | Self::NoImage
@@ -125,7 +126,7 @@ impl Meaning {
             | Self::Table
             | Self::Unstable
             | Self::InfiniteForce
-            | Self::Unknown => Fault::Row,
+            | Self::Input => Fault::Row,
         }
     }
 }

@@ -62,7 +62,7 @@ pub fn remedy(meaning: Meaning, made_a_step: bool, row: &GromacsToTune) -> Optio
             "ask an admin to look at the GPUs of the node, or run without one (gromacs-submitter edit {id} --max-gpus 0), and \
              retry"
         ),
-        Meaning::Crash => format!(
+        Meaning::Crash | Meaning::Input => format!(
             "look for the cause in its output (gromacs-submitter logs {id} --mdrun), mend {file} or {}, and retry",
             another_image.trim_end_matches(", and retry")
         ),
@@ -151,6 +151,7 @@ mod tests {
             (Meaning::Processor, "registry.example/gromacs@sha256:0123"),
             (Meaning::Gpu, "--max-gpus 0"),
             (Meaning::Crash, "water/topol.tpr"),
+            (Meaning::Input, "water/topol.tpr"),
         ] {
             for made_a_step in [false, true] {
                 let said = remedy(meaning, made_a_step, &row).unwrap_or_default();

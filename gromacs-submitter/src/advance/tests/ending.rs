@@ -257,10 +257,8 @@ fn a_crash_says_what_mdrun_warned_of() {
     );
     let silent = JobView { message: Some("ContainerFailed: pod x exited with code 3".to_owned()), ..job };
     let step = Scene::with_job(submitted(), silent).step();
-    assert_eq!(
-        (step.status.state, reason(&step)),
-        (State::Failed, "ContainerFailed: pod x exited with code 3")
-    );
+    assert_eq!(step.status.state, State::Queued, "nobody knows whose fault that is");
+    assert!(reason(&step).starts_with("ContainerFailed: pod x exited with code 3; tries again at"));
 }
 
 /// mdrun said that it is complete, and the probe that was to read the checkpoint fails.

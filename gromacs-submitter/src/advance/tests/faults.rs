@@ -93,8 +93,6 @@ fn a_death_by_signal_is_tried_again_and_the_node_is_remembered() {
             assert!(reason(&step).starts_with(&said), "{}", reason(&step));
         }
     }
-    // An exit code that is none of a signal's says nothing of the node.
-    assert_eq!(Died { computed: false, ..crash(3, Some("a")) }.scene().step().status.state, State::Failed);
 }
 
 #[test]
@@ -165,6 +163,68 @@ fn words_that_nobody_knows_end_no_run_of_days_at_once() {
     let step = blown.scene().step();
     assert_eq!(step.status.state, State::Failed);
     assert!(reason(&step).contains("the simulation of water/topol.tpr became unstable"), "{}", reason(&step));
+}
+
+/// mdrun ended before its first step, first on node a, then on node b.
+fn on_two_nodes(code: i32, text: &str) -> [Step; 2] {
+    ["a", "b"].map(|name| {
+        let died = |name| Died { code, words: None, computed: false, node: Some(node(name, &[])) };
+        let mut scene = died(name).scene().read(text);
+        if name == "b" {
+            (scene.row.status.submission, scene.row.status.private.start_failures) = (2, 1);
+            let log_end = mdrun_log::last_lines(text);
+            scene.failures = vec![Failure { log_end, ..died("a").recorded(1) }];
+        }
+        scene.step()
+    })
+}
+
+fn block(title: &str, words: &str) -> String {
+    format!("Program: gmx mdrun\n\n{title}\n{words}\n\nFor more\n")
+}
+
+#[test]
+fn what_nobody_knows_before_the_first_step_is_tried_elsewhere_and_quoted() {
+    let loader = "gmx: error while loading shared libraries: libcuda.so.1: cannot open shared object file";
+    let words = "An assertion that nobody has ever seen";
+    for (code, text, said) in [
+        (1, block("Fatal error:", words), format!("mdrun failed: {words}")),
+        (1, block("A title of a later release:", words), format!("mdrun failed: {words}")),
+        (127, format!("{loader}\n"), format!("mdrun failed: {loader} (ContainerFailed: pod")),
+        (
+            3,
+            format!("starting mdrun 'W'\n4000 steps, 8.0 ps.\n{words}\n"),
+            format!("mdrun failed: {words} (ContainerFailed: pod"),
+        ),
+        // It said nothing.
+        (
+            3,
+            "starting mdrun 'W'\n4000 steps, 8.0 ps.\n\rstep 0\r".to_owned(),
+            "ContainerFailed: pod".to_owned(),
+        ),
+        (3, String::new(), "ContainerFailed: pod gromacs-7-1-1-0-x exited with code 3".to_owned()),
+    ] {
+        let [first, second] = on_two_nodes(code, &text);
+        assert_eq!((first.status.state, first.status.private.start_failures), (State::Queued, 1), "{text}");
+        assert!(reason(&first).starts_with(&said), "{}", reason(&first));
+        assert!(reason(&first).contains(" on node a; tries again at"), "{}", reason(&first));
+        assert_eq!(second.status.state, State::Failed, "{text}");
+        assert!(reason(&second).starts_with(&said), "{}", reason(&second));
+        let end = ", 2 times in a row on nodes a, b; look for the cause in its output (gromacs-submitter logs 7 --mdrun), mend \
+                   water/topol.tpr or";
+        assert!(reason(&second).contains(end), "{}", reason(&second));
+    }
+}
+
+#[test]
+fn what_gromacs_blames_the_input_for_ends_the_row_at_once() {
+    let words = "Invalid command-line options";
+    for title in ["Error in user input:", "Inconsistency in user input:", "Feature not implemented:"] {
+        let [first, _] = on_two_nodes(1, &block(title, words));
+        assert_eq!(first.status.state, State::Failed, "{title}");
+        let said = format!("mdrun failed: {words}; look for the cause in its output");
+        assert!(reason(&first).starts_with(&said), "{}", reason(&first));
+    }
 }
 
 fn on_gpu() -> Vec<LadderRung> {
@@ -373,6 +433,39 @@ fn an_inspection_that_crashes_is_made_again_a_few_times() {
     let step = scene.step();
     assert_eq!(step.status.state, State::Failed);
     assert!(reason(&step).contains("edit 7 --image"), "{}", reason(&step));
+}
+
+#[test]
+fn an_inspection_that_ends_without_a_word_of_gromacs_is_made_again_a_few_times() {
+    let inspection = |code: i32, text: &str, tries: i32| {
+        let mut row = row();
+        row.status.state = State::Inspecting;
+        row.status.private.start_failures = tries;
+        let mut scene = Scene::of(row).read(text);
+        let mut ended = attempt(1, 1, Some(Outcome::Failed));
+        ended.message = Some(format!("pod gromacs-7-inspect-x exited with code {code}: {text}"));
+        scene.probe = Some(JobView { attempts: vec![ended], ..failed_job(Reason::ContainerFailed) });
+        scene.step()
+    };
+    let loader = "gmx: error while loading shared libraries: libcuda.so.1: cannot open shared object file\n";
+    for code in [7, 8] {
+        let step = inspection(code, loader, 0);
+        assert_eq!((step.status.state, step.status.private.start_failures), (State::Queued, 1), "{code}");
+        assert!(reason(&step).contains("libcuda.so.1"), "{}", reason(&step));
+        let step = inspection(code, loader, 3);
+        assert_eq!(step.status.state, State::Failed);
+        let said = format!("reading water/topol.tpr failed: {}; mend water/topol.tpr", loader.trim());
+        assert!(reason(&step).starts_with(&said), "{}", reason(&step));
+    }
+    // What a script or GROMACS says of the row's files is theirs.
+    for (code, text) in [
+        (4, "there is no file /data/water/topol.tpr on the volume\n".to_owned()),
+        (5, "user 1000 cannot write to /data/water\n".to_owned()),
+        (8, block("Fatal error:", "No such moleculetype SOL")),
+        (7, block("Fatal error:", "Can not read file topol.tpr")),
+    ] {
+        assert_eq!(inspection(code, &text, 0).status.state, State::Failed, "{text}");
+    }
 }
 
 #[test]
