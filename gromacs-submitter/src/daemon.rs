@@ -18,6 +18,10 @@ use crate::worker::{Turn, Worker};
 /// The loop turns at least this often.
 const SLOWEST_TURN: Duration = Duration::from_secs(10);
 
+/// Turns that others ask for are so far apart: any role that may connect to the database may send as many notifications as it
+/// likes, and each turn claims.
+const SHORTEST_TURN: Duration = Duration::from_millis(100);
+
 /// How often the rows are counted for the metrics, and people can see that a submitter works.
 const COUNT_INTERVAL: Duration = Duration::from_secs(30);
 
@@ -58,9 +62,10 @@ pub async fn run(worker: Arc<Worker>, pace: Pace, stop: Arc<Notify>) {
     tokio::pin!(stopped);
     loop {
         let delay = turn(&worker, &pace, &mut rows, &mut watches).await;
+        let turned = tokio::time::Instant::now();
         tokio::select! {
             () = &mut stopped => break,
-            () = wake.notified() => {}
+            () = woken(&wake, turned) => {}
             () = tokio::time::sleep(delay) => {}
             Some(row) = changes.recv() => {
                 let mut changed = vec![row];
@@ -136,6 +141,12 @@ pub async fn run_once(worker: Arc<Worker>, pace: &Pace) -> Result<bool, StoreErr
             }
         }
     }
+}
+
+/// Waits for a notification, but not before the shortest turn is over. One that comes meanwhile is kept.
+async fn woken(wake: &Notify, turned: tokio::time::Instant) {
+    tokio::time::sleep_until(turned + SHORTEST_TURN).await;
+    wake.notified().await;
 }
 
 #[derive(Default)]
@@ -350,5 +361,37 @@ async fn watch(worker: Arc<Worker>, namespace: String, changed: mpsc::Sender<i64
             }
             Err(error) => tracing::warn!(%namespace, %error, "watching ScavengerJobs failed; watches again"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn whoever_notifies_all_the_time_makes_it_turn_no_more_often() {
+        let wake = Notify::new();
+        let began = Instant::now();
+        for turns in 1..=3 {
+            wake.notify_one();
+            woken(&wake, Instant::now()).await;
+            assert!(began.elapsed() >= SHORTEST_TURN * turns, "{turns}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_notification_that_comes_too_early_is_kept() {
+        let wake = Notify::new();
+        let turned = Instant::now();
+        wake.notify_one();
+        // Another branch of the loop is done first.
+        assert_eq!(woken(&wake, turned + SHORTEST_TURN).now_or_never(), None);
+        woken(&wake, turned).await;
+        assert_eq!(woken(&wake, turned).now_or_never(), None, "it was one");
+        wake.notify_one();
+        assert_eq!(woken(&wake, turned).now_or_never(), Some(()), "after a while it is heard at once");
     }
 }
