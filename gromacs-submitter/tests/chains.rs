@@ -335,6 +335,6 @@ async fn chains_on_the_command_line() {
 
     program.sql("update gromacs_to_tune set state = 'failed', reason = 'x' where id = 1").await;
     let refused = program.run(&["rm", "1"]);
-    assert_eq!(refused.status.code(), Some(2));
+    assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("row 1 is failed, and row 2 waits for it: retry row 1"));
 }

@@ -11,7 +11,7 @@ const REPORT: &str = include_str!("../../docs/report.md");
 const ROWS: &str = include_str!("../../docs/rows.md");
 
 /// What an admin or the submitter does before the statement with this text.
-const BEFORE: [(&str, &str); 13] = [
+const BEFORE: [(&str, &str); 12] = [
     // The page adds alice twice: first with what she needs, then with everything that can be set.
     ("insert into gromacs_tenant (\n    database_role", "delete from gromacs_tenant"),
     (
@@ -30,10 +30,6 @@ const BEFORE: [(&str, &str); 13] = [
     ("select configuration, ", LADDER),
     ("from gromacs_attempt where row_id = 7", ATTEMPT),
     ("and outcome = 'failed'", FAILED),
-    (
-        "now() - interval '1 year'",
-        "update gromacs_to_tune set state = 'completed', finish_time = now() - interval '2 years' where id = 8",
-    ),
     ("as core_hours", ENDED),
     (
         "where q.state = 'failed'",

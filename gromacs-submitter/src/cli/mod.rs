@@ -57,7 +57,7 @@ pub async fn main(cli: Cli) -> ExitCode {
         Command::Release(options) => request::release(&cli.database, &options.selection).await,
         Command::Edit(options) => Box::pin(edit::exec(&cli.database, &options)).await,
         Command::Extend(options) => extend::exec(&cli.database, &options).await,
-        Command::Rm(options) => request::remove(&cli.database, &options.selection).await,
+        Command::Rm(options) => request::remove(&cli.database, options).await,
         Command::Report(options) => report::exec(&cli.database, &options).await,
         Command::Tenant(options) => tenant::exec(&cli.database, options).await,
         Command::Completions(options) => {

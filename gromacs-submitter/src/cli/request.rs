@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use super::text::{json as print_json, number_of};
 use super::{Outcome, open_current, print_error, print_line};
-use crate::config::{Database, RetryOptions, Selection};
-use crate::store::RowFilter;
+use crate::config::{Database, RetryOptions, RmOptions, Selection};
+use crate::store::{RowFilter, Store, StoreError};
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,14 +91,29 @@ pub(super) async fn release(database: &Database, selection: &Selection) -> anyho
     exec(database, selection, Request::Release).await
 }
 
-pub(super) async fn remove(database: &Database, selection: &Selection) -> anyhow::Result<Outcome> {
-    exec(database, selection, Request::Remove).await
+pub(super) async fn remove(database: &Database, options: RmOptions) -> anyhow::Result<Outcome> {
+    let store = open_current(database).await?;
+    let ended_before = match options.ended_before {
+        Some(time) => Some(time.from(store.now().await?)),
+        None => None,
+    };
+    let filter = RowFilter { ended_before, ..selected(&options.selection) };
+    exec_of(store, &options.selection, &filter, Request::Remove).await
 }
 
 async fn exec(database: &Database, selection: &Selection, request: Request) -> anyhow::Result<Outcome> {
     let store = open_current(database).await?;
+    exec_of(store, selection, &selected(selection), request).await
+}
+
+async fn exec_of(
+    store: Store,
+    selection: &Selection,
+    filter: &RowFilter,
+    request: Request,
+) -> anyhow::Result<Outcome> {
     let named = !selection.rows.is_empty();
-    let found = store.select(&selected(selection)).await?;
+    let found = store.select(filter).await?;
     // A filter means those of its rows that can be asked; a row that is named must be one of these.
     let states: HashMap<i64, String> = found.iter().cloned().collect();
     let rows: Vec<i64> = if named {
@@ -120,13 +135,14 @@ async fn exec(database: &Database, selection: &Selection, request: Request) -> a
         .copied()
         .filter(|row| states.get(row).is_some_and(|state| request.is_possible(state)))
         .collect();
+    let mut kept = HashMap::new();
     let done = match request {
         _ if selection.dry_run => possible,
         Request::Cancel => store.request_cancel(&possible).await?,
         Request::Retry => store.request_retry(&possible).await?,
         Request::Hold => store.set_held(&possible, true).await?,
         Request::Release => store.set_held(&possible, false).await?,
-        Request::Remove => store.remove(&possible).await?,
+        Request::Remove => remove_each(&store, &possible, &mut kept).await?,
     };
     store.close().await;
     let done: HashSet<i64> = done.into_iter().collect();
@@ -135,7 +151,7 @@ async fn exec(database: &Database, selection: &Selection, request: Request) -> a
     for row in &rows {
         let accepted = done.contains(row);
         let state = states.get(row).map(String::as_str);
-        let refusal = (!accepted).then(|| request.refusal(state));
+        let refusal = (!accepted).then(|| kept.remove(row).unwrap_or_else(|| request.refusal(state)));
         if refusal.is_some() {
             outcome = Outcome::Failed;
         }
@@ -158,6 +174,25 @@ async fn exec(database: &Database, selection: &Selection, request: Request) -> a
         print_line(&format!("no row to {verb}"));
     }
     Ok(outcome)
+}
+
+/// Removes rows, and says which stay since others wait for them: among thousands one of these must not keep the rest.
+async fn remove_each(
+    store: &Store,
+    rows: &[i64],
+    kept: &mut HashMap<i64, String>,
+) -> Result<Vec<i64>, StoreError> {
+    let mut removed = Vec::new();
+    for row in rows {
+        match store.remove(&[*row]).await {
+            Ok(rows) => removed.extend(rows),
+            Err(StoreError::BreakRule(why)) => {
+                kept.insert(*row, why);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(removed)
 }
 
 /// What a selection means to the store.

@@ -20,7 +20,7 @@ pub use edit::{EditOptions, ExtendOptions};
 pub use folder::{AttemptNumber, FetchOptions, FilesOptions, Kubernetes, LogsOptions, Reading};
 pub use queue::{
     AddOptions, CancelOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat, ReportOptions,
-    RetryOptions, RowsOptions, Selection, ShowOptions, WatchOptions,
+    RetryOptions, RmOptions, RowsOptions, Selection, ShowOptions, WatchOptions,
 };
 pub(crate) use row::texts;
 pub use row::{AddColumns, EditColumns};
@@ -122,7 +122,7 @@ pub enum Command {
     /// Remove simulations that have ended from the queue, with their history
     ///
     /// Their files stay on the volume, and what was measured stays for the tuner.
-    Rm(RowsOptions),
+    Rm(RmOptions),
     /// Sum up what ran: a table, CSV, and a picture for those who have no dashboard
     ///
     /// Every attempt that ran in the time asked for, how it ended and how fast it was.

@@ -238,7 +238,21 @@ pub struct RetryOptions {
     pub all_failed: bool,
 }
 
-/// Options of `hold`, `release` and `rm`.
+/// Options of `rm`.
+#[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label", "ended_before"]).multiple(true).required(true))]
+pub struct RmOptions {
+    /// Which rows.
+    #[command(flatten)]
+    pub selection: Selection,
+    /// All rows that ended before TIME
+    ///
+    /// A stretch back from now, such as 26w or 365d, or a moment, such as 2026-11-21T08:00:00Z or 2026-11-21 (UTC).
+    #[arg(long, value_name = "TIME", value_parser = since, conflicts_with = "rows")]
+    pub ended_before: Option<Since>,
+}
+
+/// Options of `hold` and `release`.
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label"]).multiple(true).required(true))]
 pub struct RowsOptions {

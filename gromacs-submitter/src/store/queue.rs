@@ -30,6 +30,8 @@ pub struct RowFilter {
     pub besides: Vec<i64>,
     /// Only those that have missed their deadline, or are expected to.
     pub late: bool,
+    /// Only those that ended before that.
+    pub ended_before: Option<jiff::Timestamp>,
     /// The newest so many.
     pub limit: Option<u32>,
 }
@@ -135,13 +137,14 @@ pub struct ProjectSum {
     pub failures: Vec<(String, i64)>,
 }
 
-// $1 rows, $2 states, $3 owner, $4 namespace, $5 project, $6 labels, $7 whether late.
+// $1 rows, $2 states, $3 owner, $4 namespace, $5 project, $6 labels, $7 whether late, $8 ended before when.
 macro_rules! matches {
     () => {
         "($1::bigint[] is null or q.id = any($1)) and (cardinality($2::text[]) = 0 or q.state = any($2))
             and ($3::text is null or q.owner = $3) and ($4::text is null or q.namespace = $4)
             and ($5::text is null or q.project = $5) and ($6::jsonb is null or q.labels @> $6)
-            and (not $7 or (q.deadline is not null and gromacs_late_seconds(q) is not null))"
+            and (not $7 or (q.deadline is not null and gromacs_late_seconds(q) is not null))
+            and ($8::timestamptz is null or q.finish_time < $8)"
     };
 }
 
@@ -156,6 +159,7 @@ macro_rules! bound {
             .bind(&$filter.project)
             .bind($filter.labels())
             .bind($filter.late)
+            .bind($filter.ended_before.map(sql_time))
     };
 }
 
@@ -173,7 +177,7 @@ impl Store {
             from gromacs_queue q where q.id = any(array(
                 select q.id from gromacs_to_tune q where ",
             matches!(),
-            " order by q.id desc limit $9) || $8::bigint[]) order by q.id desc"
+            " order by q.id desc limit $10) || $9::bigint[]) order by q.id desc"
         );
         let mut rows: Vec<Value> = bound!(sqlx::query_scalar(SELECT), filter)
             .bind(&filter.besides)
@@ -322,7 +326,7 @@ impl Store {
             left join gromacs_observation o
                 on o.row_id = a.row_id and o.submission = a.submission and o.attempt = a.attempt
                     and o.ns_per_day is not null
-            where a.start_time is not null and coalesce(a.end_time, now()) >= $8 and ",
+            where a.start_time is not null and coalesce(a.end_time, now()) >= $9 and ",
             matches!(),
             " order by a.start_time, a.row_id, a.attempt"
         );

@@ -5,7 +5,9 @@ use std::time::Duration;
 use gromacs_submitter::store::{AddMode, Added};
 use sqlx::Executor as _;
 
-use super::{Queue, count, new_row, refused};
+use super::{Queue, TABLES, a_life, count, new_row, refused};
+use crate::postgres::as_role;
+use crate::program::{Program, text};
 
 #[tokio::test]
 async fn nobody_but_the_submitter_holds_up_its_claims() {
@@ -90,4 +92,54 @@ async fn a_retry_is_asked_for_when_there_is_something_to_try_again() {
     alice.execute(retry).await.expect("it has failed");
     // Said twice is said once.
     alice.execute(retry).await.expect("it is asked for already");
+}
+
+/// An admin, or a chemist of her own rows, from a CronJob: one row that others wait for must not keep thousands.
+#[tokio::test]
+async fn what_ended_long_ago_is_removed_but_for_what_a_row_waits_for() {
+    let queue = Queue::new().await;
+    let alice = Program::new(as_role(&queue.url, "alice"));
+    alice.good(&["add", "old.tpr", "--namespace", "chem"]);
+    let claim = queue.claim().await;
+    let claim = a_life(&queue, claim).await;
+    queue.fail(&claim).await;
+    alice.good(&["add", "named.tpr", "--namespace", "chem"]);
+    let claim = queue.claim().await;
+    queue.fail(&claim).await;
+    alice.good(&["add", "waits.tpr", "--namespace", "chem", "--after", "2"]);
+    alice.good(&["add", "recent.tpr", "--namespace", "chem"]);
+    queue.bob.add(&new_row("phys")).await.expect("should add");
+    let admin = Program::new(queue.url.clone());
+    admin
+        .sql(
+            "update gromacs_to_tune set state = 'cancelled', finish_time = now() - interval '1 day' where id = 4;
+            update gromacs_to_tune set state = 'completed', finish_time = now() - interval '2 years' where id = 5",
+        )
+        .await;
+
+    let prune = ["rm", "--ended-before", "365d"];
+    let asked = alice.run(&prune);
+    assert_eq!(asked.status.code(), Some(2));
+    assert!(text(&asked.stderr).contains("this would remove 2 rows; say --yes"), "{}", text(&asked.stderr));
+    let pruned = alice.run(&[&prune[..], &["--yes"]].concat());
+    assert_eq!(pruned.status.code(), Some(1), "one stays");
+    assert_eq!(text(&pruned.stdout), "row 1: removed\n");
+    let why = "row 2: row 2 is failed, and row 3 waits for it: retry row 2, or change what row 3 comes after";
+    assert!(text(&pruned.stderr).contains(why), "{}", text(&pruned.stderr));
+    let mut connection = queue.connect("tester").await;
+    for table in TABLES.into_iter().filter(|table| *table != "gromacs_to_tune") {
+        let of_row = count(&mut connection, &format!("{table} where row_id = 1")).await;
+        assert_eq!(of_row, i64::from(table == "gromacs_observation"), "{table}");
+    }
+    let left = |rows: serde_json::Value| -> Vec<i64> {
+        rows.as_array().expect("a list").iter().filter_map(|row| row["id"].as_i64()).collect()
+    };
+    assert_eq!(left(admin.json(&["list"])), [2, 3, 4, 5], "hers alone");
+    assert_eq!(admin.good(&[&prune[..], &["--owner", "bob", "--yes"]].concat()), "row 5: removed\n");
+    // Another row has another number, and so another folder.
+    alice.good(&["add", "old.tpr", "--namespace", "chem"]);
+    assert_eq!(left(admin.json(&["list"])), [2, 3, 4, 6]);
+    let misread = alice.run(&["rm", "--ended-before", "yesterday"]);
+    assert_eq!(misread.status.code(), Some(2));
+    assert!(text(&misread.stderr).contains("write for example 12h"), "{}", text(&misread.stderr));
 }
