@@ -36,15 +36,12 @@ impl File {
 /// The custom resource definitions, where the program that knows the types puts them.
 const CRDS: &str = "schema/generated/crds.yaml";
 
-/// Files that follow from the code and from other files.
-fn files() -> Result<Vec<File>> {
-    let from_code = from_code()?;
-    let crds = from_code.get(CRDS).with_context(|| format!("scavenger-generator did not print {CRDS}"))?;
+/// Files that follow from those of the code, which are on the disk.
+fn files(crds: &str) -> Result<Vec<File>> {
     let mut files = docs::field_pages(crds)?;
-    files.push(File::new("deploy/chart/crds/crds.yaml", crds.clone()));
+    files.push(File::new("deploy/chart/crds/crds.yaml", crds.to_owned()));
     files.push(chart::values_schema(crds)?);
     files.push(docs::database_page()?);
-    files.extend(from_code.into_iter().map(|(path, content)| File { path, content }));
     files.extend(chart::copies()?);
     Ok(files)
 }
@@ -62,8 +59,14 @@ fn from_code() -> Result<BTreeMap<String, String>> {
 /// Writes the files, or names those that are not current.
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut stale = Vec::new();
-    // The chart is rendered with the files that it contains, so these come first.
-    put(files()?, arguments.check, &mut stale)?;
+    let from_code = from_code()?;
+    let crds =
+        from_code.get(CRDS).with_context(|| format!("scavenger-generator did not print {CRDS}"))?.clone();
+    // The page of the database is read from one that the migrations on the disk have made, and the chart is rendered with the
+    // files that it contains: what they are made of comes first.
+    let from_code = from_code.into_iter().map(|(path, content)| File { path, content });
+    put(from_code.collect(), arguments.check, &mut stale)?;
+    put(files(&crds)?, arguments.check, &mut stale)?;
     put(chart::generated()?, arguments.check, &mut stale)?;
     if !stale.is_empty() {
         bail!("not current: {}; run `cargo xtask generate` and commit the result", stale.join(", "));
