@@ -28,6 +28,7 @@ pub mod probe;
 pub mod quota;
 pub mod store;
 mod suspension;
+pub mod tenant;
 mod text;
 pub mod tuner_client;
 pub mod view;

@@ -1,8 +1,5 @@
 //! `tenant`: the admin's verbs, which database role may run simulations in which namespace.
 
-use std::time::Duration;
-
-use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::text::{Table, json as print_json, json_line, number_of, terminal_width};
@@ -10,7 +7,7 @@ use super::{Outcome, open_current, print_error, print_line};
 use crate::config::{
     AddTenantOptions, Database, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions,
 };
-use crate::store::{Change, Removal, Tenant};
+use crate::store::{Change, Removal};
 
 pub(super) async fn exec(database: &Database, options: TenantOptions) -> anyhow::Result<Outcome> {
     match options.command {
@@ -21,9 +18,9 @@ pub(super) async fn exec(database: &Database, options: TenantOptions) -> anyhow:
 }
 
 async fn add(database: &Database, options: &AddTenantOptions) -> anyhow::Result<Outcome> {
-    let tenant = described(options)?;
+    let tenant = &options.tenant;
     let store = open_current(database).await?;
-    let change = store.add_tenant(&tenant, options.dry_run).await?;
+    let change = store.add_tenant(tenant, options.dry_run).await?;
     store.close().await;
     if options.output.is_json() {
         let added = json!({ "tenant": tenant, "change": change, "dry_run": options.dry_run });
@@ -39,31 +36,6 @@ async fn add(database: &Database, options: &AddTenantOptions) -> anyhow::Result<
     };
     print_line(&format!("tenant {} in namespace {}: {what}", tenant.database_role, tenant.namespace));
     Ok(Outcome::Done)
-}
-
-fn described(options: &AddTenantOptions) -> anyhow::Result<Tenant> {
-    let seconds = |flag: &str, time: Option<Duration>| {
-        time.map(|time| i32::try_from(time.as_secs()))
-            .transpose()
-            .with_context(|| format!("{flag} is longer than 7 days"))
-    };
-    Ok(Tenant {
-        database_role: options.role.clone(),
-        namespace: options.namespace.clone(),
-        service_account: options.service_account.clone(),
-        image: options.image.clone(),
-        image_patterns: options.image_patterns.clone(),
-        run_as_user: options.run_as_user,
-        run_as_group: options.run_as_group,
-        max_cpu_millicores: options.max_cpu_millicores,
-        max_memory_bytes: options.max_memory_bytes,
-        max_gpus: options.max_gpus,
-        min_cpu_millicores: options.min_cpu_millicores,
-        min_ns_per_day: options.min_ns_per_day,
-        min_interruption_after_seconds: seconds("--min-interruption-after", options.min_interruption_after)?,
-        max_interruption_after_seconds: seconds("--max-interruption-after", options.max_interruption_after)?,
-        max_rows_in_work: options.max_rows_in_work,
-    })
 }
 
 async fn list(database: &Database, options: &ListTenantsOptions) -> anyhow::Result<Outcome> {

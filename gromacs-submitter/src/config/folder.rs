@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::Args;
 use glob::Pattern;
 
-use super::duration;
 use super::queue::Output;
+use crate::text::duration;
 
 /// How the volume is read, the same for every verb that reads it.
 #[derive(Debug, Clone, Args)]

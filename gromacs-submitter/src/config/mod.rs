@@ -26,9 +26,9 @@ pub(crate) use row::texts;
 pub use row::{AddColumns, EditColumns};
 pub use tenant::{AddTenantOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions};
 pub use written::Since;
-use written::duration;
 pub(crate) use written::{deadline, label};
 
+use crate::text::duration;
 use crate::webhook::WebhookUrl;
 
 /// Compute GROMACS simulations from a Postgres queue as ScavengerJobs

@@ -7,7 +7,8 @@ use clap::{ArgGroup, Args, ValueEnum};
 use scavenger_schema::simulation::State;
 
 use super::row::AddColumns;
-use super::written::{Since, duration, label, since};
+use super::written::{Since, label, since};
+use crate::text::duration;
 
 /// Form of what is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

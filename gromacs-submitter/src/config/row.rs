@@ -6,10 +6,11 @@ use clap::builder::{
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use scavenger_schema::row::{self, Check, Column, Edit, Kind, Labels, NewRow, Value};
 
-use super::written::{deadline, duration, label};
+use super::written::{deadline, label};
 use crate::gmx_options::OptionError;
 use crate::grompp_options;
 use crate::mdrun_options::MdrunOptions;
+use crate::text::duration;
 
 /// What `add` says of all its rows.
 #[derive(Debug, Clone, Default)]

@@ -1,10 +1,9 @@
 //! Options of `tenant`.
 
-use std::time::Duration;
-
 use clap::{Args, Subcommand};
 
-use super::{Output, duration};
+use super::Output;
+use crate::tenant::Tenant;
 
 /// Options of `tenant`.
 #[derive(Debug, Clone, Args)]
@@ -34,59 +33,9 @@ pub enum TenantCommand {
 /// Options of `tenant add`.
 #[derive(Debug, Clone, Args)]
 pub struct AddTenantOptions {
-    /// Database role that people log in with
-    #[arg(value_name = "ROLE")]
-    pub role: String,
-    /// Namespace in which its simulations may run
-    #[arg(value_name = "NAMESPACE")]
-    pub namespace: String,
-    /// Run its simulations as ServiceAccount NAME
-    #[arg(long, value_name = "NAME", help_heading = "Defaults")]
-    pub service_account: Option<String>,
-    /// Run rows that name no image in IMAGE
-    #[arg(long, value_name = "IMAGE", help_heading = "Defaults")]
-    pub image: Option<String>,
-    /// Run rows that say no minimum with at least this many thousandths of a core
-    ///
-    /// They wait rather than fall back to less. The minimum of a row is never above its own maximum. In a row, 0 is no
-    /// minimum.
-    #[arg(long, value_name = "MILLICORES", help_heading = "Defaults")]
-    pub min_cpu_millicores: Option<i32>,
-    /// Run rows that say no minimum with a predicted speed of at least NS ns per day
-    #[arg(long, value_name = "NS", help_heading = "Defaults")]
-    pub min_ns_per_day: Option<f64>,
-    /// Let rows name images that match PATTERN; may be repeated
-    ///
-    /// An asterisk stands for any characters, so end the name of a registry with a slash: registry.example/lab/*.
-    /// Without this any image.
-    #[arg(long = "allow-image", value_name = "PATTERN", value_delimiter = ',', help_heading = "Limits")]
-    pub image_patterns: Vec<String>,
-    /// Run its rows as user UID and no other
-    #[arg(long, value_name = "UID", help_heading = "Limits")]
-    pub run_as_user: Option<i64>,
-    /// Run its rows as group GID and no other
-    #[arg(long, value_name = "GID", help_heading = "Limits")]
-    pub run_as_group: Option<i64>,
-    /// Let a row ask for at most this many thousandths of a core
-    #[arg(long, value_name = "MILLICORES", help_heading = "Limits")]
-    pub max_cpu_millicores: Option<i32>,
-    /// Let a row ask for at most this many bytes of memory
-    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
-    pub max_memory_bytes: Option<i64>,
-    /// Let a row ask for at most COUNT GPUs
-    #[arg(long, value_name = "COUNT", help_heading = "Limits")]
-    pub max_gpus: Option<i32>,
-    /// Let rows write a checkpoint every TIME at most often
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
-    pub min_interruption_after: Option<Duration>,
-    /// Let rows write a checkpoint every TIME at least
-    #[arg(long, value_name = "TIME", value_parser = duration, help_heading = "Limits")]
-    pub max_interruption_after: Option<Duration>,
-    /// Let at most COUNT of its rows be in work at the same time
-    ///
-    /// Those that are neither queued nor ended; with 0 none begins. Counts for rows that are there already, too.
-    #[arg(long, value_name = "COUNT", help_heading = "Limits")]
-    pub max_rows_in_work: Option<i32>,
+    /// The tenant.
+    #[command(flatten)]
+    pub tenant: Tenant,
     /// Try it, say what would change, and change nothing
     #[arg(long, help_heading = "Safety")]
     pub dry_run: bool,

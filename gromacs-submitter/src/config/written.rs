@@ -1,21 +1,8 @@
 //! Values of options as people write them: lengths of time, moments, labels.
 
-use std::time::Duration;
-
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 
 use crate::store::Moment;
-
-/// Reads `90s`, `10m`, `1h30m`.
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: kube::core::Duration =
-        text.parse().map_err(|error| format!("{error}; write for example 90s, 10m or 1h30m"))?;
-    let duration = Duration::from(parsed);
-    if parsed.is_negative() || duration.is_zero() {
-        return Err("must be greater than 0; write for example 90s, 10m or 1h30m".to_owned());
-    }
-    Ok(duration)
-}
 
 /// Since when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,14 +62,6 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn durations_have_units() {
-        assert_eq!(duration("10m"), Ok(Duration::from_secs(600)));
-        assert!(duration("10").is_err());
-        assert!(duration("-1s").is_err());
-        assert!(duration("0s").is_err());
-    }
 
     #[test]
     fn a_deadline_is_ahead_or_a_moment() {

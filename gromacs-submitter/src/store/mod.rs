@@ -38,7 +38,9 @@ pub use folder::{AttemptLog, RowFolder};
 pub use progress::Progress;
 pub use queue::{ProjectSum, Ran, RowFilter, WaitingRow};
 pub use scavenger_schema::row::{Edit, Labels, Moment, NewRow};
-pub use tenant::{Change, Removal, Tenant};
+pub use tenant::{Change, Removal};
+
+pub use crate::tenant::Tenant;
 
 use crate::advance::{AttemptRecord, Kill, Observation, Refusal, Refused};
 use crate::probe::Inspection;

@@ -1,44 +1,12 @@
 //! Tenants: which database role may run simulations in which namespace. Only the admin may write them.
 
 use serde::Serialize;
-use sqlx::{Postgres, Transaction};
+use serde_json::{Map, json};
+use sqlx::types::Json;
+use sqlx::{AssertSqlSafe, Postgres, Transaction};
 
 use super::{Store, StoreError};
-
-/// A line of `gromacs_tenant`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, sqlx::FromRow)]
-pub struct Tenant {
-    /// Database role that people log in with.
-    pub database_role: String,
-    /// Namespace in which its rows may run.
-    pub namespace: String,
-    /// ServiceAccount of its simulations.
-    pub service_account: Option<String>,
-    /// Image of rows that name none.
-    pub image: Option<String>,
-    /// Images that rows may name; any if empty.
-    pub image_patterns: Vec<String>,
-    /// User id of its simulations.
-    pub run_as_user: Option<i64>,
-    /// Group id of its simulations.
-    pub run_as_group: Option<i64>,
-    /// Most CPU of a row, millicores.
-    pub max_cpu_millicores: Option<i32>,
-    /// Most memory of a row, bytes.
-    pub max_memory_bytes: Option<i64>,
-    /// Most GPUs of a row.
-    pub max_gpus: Option<i32>,
-    /// Least CPU of rows that say none, millicores.
-    pub min_cpu_millicores: Option<i32>,
-    /// Least predicted speed of rows that say none, ns per day.
-    pub min_ns_per_day: Option<f64>,
-    /// Least seconds between checkpoints.
-    pub min_interruption_after_seconds: Option<i32>,
-    /// Most seconds between checkpoints.
-    pub max_interruption_after_seconds: Option<i32>,
-    /// Most rows in work at the same time.
-    pub max_rows_in_work: Option<i32>,
-}
+use crate::tenant::Tenant;
 
 /// What became of a tenant that was added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -158,51 +126,26 @@ async fn finish(transaction: Transaction<'_, Postgres>, dry_run: bool) -> Result
 }
 
 async fn upsert(transaction: &mut Transaction<'_, Postgres>, tenant: &Tenant) -> Result<Change, StoreError> {
-    let before: Option<Tenant> = sqlx::query_as(
-        "select database_role, namespace, service_account, image, image_patterns, run_as_user, run_as_group,
-            max_cpu_millicores, max_memory_bytes, max_gpus, min_cpu_millicores, min_ns_per_day,
-            min_interruption_after_seconds, max_interruption_after_seconds, max_rows_in_work
-        from gromacs_tenant where database_role = $1 and namespace = $2",
-    )
-    .bind(&tenant.database_role)
-    .bind(&tenant.namespace)
-    .fetch_optional(&mut **transaction)
-    .await?;
+    let before: Option<Tenant> =
+        sqlx::query_as("select * from gromacs_tenant where database_role = $1 and namespace = $2")
+            .bind(&tenant.database_role)
+            .bind(&tenant.namespace)
+            .fetch_optional(&mut **transaction)
+            .await?;
     if before.as_ref() == Some(tenant) {
         return Ok(Change::Unchanged);
     }
-    sqlx::query(
-        "insert into gromacs_tenant (database_role, namespace, service_account, image, image_patterns, run_as_user,
-            run_as_group, max_cpu_millicores, max_memory_bytes, max_gpus, min_interruption_after_seconds,
-            max_interruption_after_seconds, max_rows_in_work, min_cpu_millicores, min_ns_per_day)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
-        on conflict (database_role, namespace) do update set
-            service_account = excluded.service_account, image = excluded.image,
-            image_patterns = excluded.image_patterns, run_as_user = excluded.run_as_user,
-            run_as_group = excluded.run_as_group, max_cpu_millicores = excluded.max_cpu_millicores,
-            max_memory_bytes = excluded.max_memory_bytes, max_gpus = excluded.max_gpus,
-            min_interruption_after_seconds = excluded.min_interruption_after_seconds,
-            max_interruption_after_seconds = excluded.max_interruption_after_seconds,
-            max_rows_in_work = excluded.max_rows_in_work,
-            min_cpu_millicores = excluded.min_cpu_millicores, min_ns_per_day = excluded.min_ns_per_day",
-    )
-    .bind(&tenant.database_role)
-    .bind(&tenant.namespace)
-    .bind(&tenant.service_account)
-    .bind(&tenant.image)
-    .bind(&tenant.image_patterns)
-    .bind(tenant.run_as_user)
-    .bind(tenant.run_as_group)
-    .bind(tenant.max_cpu_millicores)
-    .bind(tenant.max_memory_bytes)
-    .bind(tenant.max_gpus)
-    .bind(tenant.min_interruption_after_seconds)
-    .bind(tenant.max_interruption_after_seconds)
-    .bind(tenant.max_rows_in_work)
-    .bind(tenant.min_cpu_millicores)
-    .bind(tenant.min_ns_per_day)
-    .execute(&mut **transaction)
-    .await?;
+    let described = json!(tenant);
+    let names: Vec<&str> =
+        described.as_object().into_iter().flat_map(Map::keys).map(String::as_str).collect();
+    let columns = names.join(", ");
+    let statement = format!(
+        "insert into gromacs_tenant ({columns})
+        select {columns} from jsonb_populate_record(null::gromacs_tenant, $1)
+        on conflict (database_role, namespace) do update set ({columns}) = row(excluded.{})",
+        names.join(", excluded.")
+    );
+    sqlx::query(AssertSqlSafe(statement)).bind(Json(&described)).execute(&mut **transaction).await?;
     Ok(if before.is_none() { Change::Added } else { Change::Changed })
 }
 
