@@ -46,22 +46,10 @@ pub fn with_backoff(row: &GromacsToTune, reason: String, jitter: f64, now: Times
 /// in these `words`: it goes on with the one it has. One that was stopped to grow is resumed at once.
 #[must_use]
 pub fn with_refusal(row: &GromacsToTune, rung: i32, words: &str, now: Timestamp) -> RowStatus {
-    let delay = if row.status.private.grown_from.is_some() { Duration::ZERO } else { AFTER_REFUSAL };
-    let mut status = RowStatus {
-        reason: Some(format!("stays as it is; Kubernetes refuses configuration {rung}: {words}")),
-        next_rung: None,
-        next_attempt_time: later(now, delay).into(),
-        private: PrivateState {
-            grown_from: None,
-            growth_failures: row
-                .status
-                .private
-                .growth_failures
-                .saturating_add(i32::from(row.status.private.grown_from.is_some())),
-            ..row.status.private.clone()
-        },
-        ..row.status.clone()
-    };
+    let was_stopped = row.status.private.grown_from.is_some();
+    let delay = if was_stopped { Duration::ZERO } else { AFTER_REFUSAL };
+    let what = format!("configuration {rung}");
+    let mut status = as_it_is(row, &what, words, was_stopped, later(now, delay));
     reset_clock(&mut status);
     status
 }
@@ -69,14 +57,20 @@ pub fn with_refusal(row: &GromacsToTune, rung: i32, words: &str, now: Timestamp)
 /// What the row becomes when its ScavengerJob may not be suspended to grow, in these `words`: it goes on as it is.
 #[must_use]
 pub fn without_growth(row: &GromacsToTune, words: &str, now: Timestamp) -> RowStatus {
+    as_it_is(row, "to suspend it", words, true, later(now, AFTER_REFUSAL))
+}
+
+/// The row goes on as it is, since Kubernetes refuses `what`; with one more growth that came to nothing, if it is about one.
+fn as_it_is(row: &GromacsToTune, what: &str, words: &str, was_to_grow: bool, again: Timestamp) -> RowStatus {
+    let private = &row.status.private;
     RowStatus {
-        reason: Some(format!("stays as it is; Kubernetes refuses to suspend it: {words}")),
+        reason: Some(format!("stays as it is; Kubernetes refuses {what}: {words}")),
         next_rung: None,
-        next_attempt_time: later(now, AFTER_REFUSAL).into(),
+        next_attempt_time: again.into(),
         private: PrivateState {
             grown_from: None,
-            growth_failures: row.status.private.growth_failures.saturating_add(1),
-            ..row.status.private.clone()
+            growth_failures: private.growth_failures.saturating_add(i32::from(was_to_grow)),
+            ..private.clone()
         },
         ..row.status.clone()
     }

@@ -145,12 +145,6 @@ impl JobView {
     pub fn has_ended_since(&self, recorded: i32) -> bool {
         self.attempts.iter().any(|attempt| attempt.number > recorded && attempt.outcome.is_some())
     }
-
-    /// True if a replacement of its spec is allowed.
-    #[must_use]
-    pub fn is_waiting(&self) -> bool {
-        matches!(self.phase, Phase::Waiting | Phase::Interrupted)
-    }
 }
 
 impl AttemptView {
