@@ -1,5 +1,6 @@
 //! What is done to text on its way in or out.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The innermost cause says what is wrong (connection refused, timed out); the outer ones only say where.
@@ -33,6 +34,46 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
+/// A speed with three digits that count.
+pub(crate) fn speed(ns_per_day: f64) -> String {
+    let digits = if ns_per_day >= 100.0 {
+        0
+    } else if ns_per_day >= 10.0 {
+        1
+    } else {
+        2
+    };
+    format!("{ns_per_day:.digits$}")
+}
+
+/// `500000` as `500,000`.
+pub(crate) fn count(number: i64) -> String {
+    let digits = number.unsigned_abs().to_string();
+    let groups: Vec<&str> = digits
+        .as_bytes()
+        .rchunks(3)
+        .rev()
+        .map(|group| std::str::from_utf8(group).unwrap_or_default())
+        .collect();
+    format!("{}{}", if number < 0 { "-" } else { "" }, groups.join(","))
+}
+
+/// `1 core`, `0.5 cores`.
+pub(crate) fn cores(millicores: f64) -> String {
+    format!("{} {}", millicores / 1000.0, if millicores == 1000.0 { "core" } else { "cores" })
+}
+
+/// `1 row`, `2 rows`.
+pub(crate) fn number_of(number: usize, one: &str) -> String {
+    let number = i64::try_from(number).unwrap_or(i64::MAX);
+    format!("{} {one}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+/// Labels as people write them: `T=310`.
+pub(crate) fn pairs(labels: &BTreeMap<String, String>) -> Vec<String> {
+    labels.iter().map(|(name, value)| format!("{name}={value}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,5 +89,13 @@ mod tests {
         assert!(duration("10").is_err());
         assert!(duration("-1s").is_err());
         assert!(duration("0s").is_err());
+    }
+
+    #[test]
+    fn amounts_have_units() {
+        assert_eq!([0.123, 9.876, 12.34, 123.4].map(speed), ["0.12", "9.88", "12.3", "123"]);
+        assert_eq!([0, 999, 1000, -1_234_567].map(count), ["0", "999", "1,000", "-1,234,567"]);
+        assert_eq!([500.0, 1000.0].map(cores), ["0.5 cores", "1 core"]);
+        assert_eq!(number_of(1, "row") + &number_of(2, "row"), "1 row2 rows");
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use crate::advance::hours;
 use crate::health::{Metrics, ReportOutcome};
 use crate::store::{EndReport, Store, StoreError};
-use crate::text::root_cause;
+use crate::text::{number_of, root_cause};
 
 /// Longest time for one answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -259,8 +259,8 @@ fn text(document: &Value) -> String {
     if let Some(seconds) = document["wall_seconds"].as_f64() {
         facts.push(format!("{} from start to end", hours(seconds)));
     }
-    if let Some(count) = document["interruptions"].as_i64().filter(|count| *count > 0) {
-        facts.push(format!("{count} interruption{}", if count == 1 { "" } else { "s" }));
+    if let Some(count) = document["interruptions"].as_u64().filter(|count| *count > 0) {
+        facts.push(number_of(count as usize, "interruption"));
     }
     if !facts.is_empty() {
         text.push_str(&format!(" ({})", facts.join(", ")));

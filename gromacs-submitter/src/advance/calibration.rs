@@ -11,6 +11,7 @@ use super::ladder::describe;
 use super::next::fail;
 use super::seen::Input;
 use super::step::{Action, Step, act};
+use crate::text::pairs;
 use crate::view::PoolView;
 
 /// Asks the tuner about the benchmark on the nodes that it is about; fails the row if there are none, or if what is
@@ -88,5 +89,5 @@ fn shown(labels: &BTreeMap<String, String>) -> String {
     if labels.is_empty() {
         return "(none)".to_owned();
     }
-    labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",")
+    pairs(labels).join(",")
 }

@@ -9,6 +9,7 @@ use sqlx::types::Json;
 
 use super::words::{BELOW_LEAST_CPU, BELOW_LEAST_SPEED, LONGER_THAN_A_DAY, RuledOut, SLOW_TO_STOP};
 use crate::manifest::needed_grace_seconds;
+use crate::text::{cores, number_of, pairs, speed};
 use crate::view::PoolView;
 
 /// A mebibyte: memory is asked for in multiples of it.
@@ -99,9 +100,9 @@ pub fn with_ladder(
     let mut reason = match (row.kind, ladder.as_slice()) {
         (Kind::Calibration, [rung]) => format!(
             "the tuner expects {} ns/day ({} to {})",
-            digits(rung.ns_per_day_p50),
-            digits(rung.ns_per_day_p10),
-            digits(rung.ns_per_day_p90)
+            speed(rung.ns_per_day_p50),
+            speed(rung.ns_per_day_p10),
+            speed(rung.ns_per_day_p90)
         ),
         (_, [_]) => "the tuner proposes 1 configuration; the largest is tried first".to_owned(),
         _ => format!("the tuner proposes {} configurations; the largest is tried first", ladder.len()),
@@ -140,12 +141,6 @@ fn rules_out(row: &GromacsToTune, rung: &LadderRung, pool: Option<&PoolView>) ->
     }
 }
 
-/// A speed as people read it: three digits or so.
-fn digits(ns_per_day: f64) -> String {
-    let decimals = if ns_per_day >= 100.0 { 0 } else { 2 - usize::from(ns_per_day >= 10.0) };
-    format!("{ns_per_day:.decimals$}")
-}
-
 /// What is interrupted is lost with a minimisation, so it must not take long: it might never end.
 const LONGEST_MINIMISATION_HOURS: f64 = 24.0;
 
@@ -179,10 +174,6 @@ fn too_small(row: &GromacsToTune, ladder: &[LadderRung], pool: Option<&PoolView>
     let least_speed = row.min_ns_per_day.unwrap_or(0.0);
     let most_cpu = ladder.iter().map(|rung| rung.cpu_millicores).max().unwrap_or(0);
     let most_speed = ladder.iter().map(|rung| rung.ns_per_day_p50).fold(0.0, f64::max);
-    let cores = |millicores: i32| {
-        let cpu_millicores = u32::try_from(millicores).unwrap_or(0);
-        describe(Resources { cpu_millicores, memory_bytes: 0, gpus: 0 })
-    };
     let own = row.limits();
     let limit = pool.map_or(own.max_cpu_millicores, |pool| pool.limits.bound(&own).max_cpu_millicores);
     if let Some(limit) = limit.and_then(|limit| i32::try_from(limit).ok()).filter(|limit| *limit < least_cpu)
@@ -197,16 +188,17 @@ fn too_small(row: &GromacsToTune, ladder: &[LadderRung], pool: Option<&PoolView>
         format!(
             "no configuration that nodes and mdrun allow has {} (min_cpu_millicores), the largest has {}; {waits} \
              min_cpu_millicores, and retry",
-            cores(least_cpu),
-            cores(most_cpu)
+            cores(least_cpu.into()),
+            cores(most_cpu.into())
         )
     } else {
-        let large = if least_cpu > 0 { format!(" of at least {}", cores(least_cpu)) } else { String::new() };
+        let large =
+            if least_cpu > 0 { format!(" of at least {}", cores(least_cpu.into())) } else { String::new() };
         format!(
             "no configuration{large} is predicted to do {} ns/day (min_ns_per_day), the fastest of all does {}; {waits} \
              min_ns_per_day, and retry",
-            digits(least_speed),
-            digits(most_speed)
+            speed(least_speed),
+            speed(most_speed)
         )
     })
 }
@@ -356,23 +348,19 @@ pub(super) fn first_to_try<'a>(ladder: &'a [LadderRung], pool: Option<&PoolView>
 /// What a configuration asks for, as people say it.
 pub(super) fn asks_for(rung: &LadderRung) -> String {
     let mut text = describe(rung.resources());
-    let labels: Vec<String> =
-        rung.node_labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    if !labels.is_empty() {
-        text.push_str(&format!(" on nodes with {}", labels.join(", ")));
+    if rung.is_bound() {
+        text.push_str(&format!(" on nodes with {}", pairs(&rung.node_labels).join(", ")));
     }
     text
 }
 
-/// `1000 millicores` as people say it.
+/// CPU and GPUs as people say them.
 pub(super) fn describe(resources: Resources) -> String {
-    let cores = f64::from(resources.cpu_millicores) / 1000.0;
-    let plural = |amount: f64| if (amount - 1.0).abs() < f64::EPSILON { "" } else { "s" };
-    let mut text = format!("{cores} core{}", plural(cores));
-    if resources.gpus > 0 {
-        text.push_str(&format!(" and {} GPU{}", resources.gpus, plural(resources.gpus.into())));
+    let cpu = cores(resources.cpu_millicores.into());
+    match resources.gpus {
+        0 => cpu,
+        gpus => format!("{cpu} and {}", number_of(gpus as usize, "GPU")),
     }
-    text
 }
 
 /// A time as people say it.

@@ -3,6 +3,7 @@
 use scavenger_schema::simulation::GromacsToTune;
 use scavenger_vocabulary::Phase;
 
+use crate::text::pairs;
 use crate::view::JobView;
 
 /// Why nothing is done for a row.
@@ -33,11 +34,10 @@ pub(super) fn no_nodes(row: &GromacsToTune) -> String {
     if row.node_labels.is_empty() {
         return "the ScavengerPool \"default\" shows no nodes (status.nodeShapes is empty)".to_owned();
     }
-    let labels: Vec<String> = row.node_labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
     format!(
         "no kind of node that the ScavengerPool \"default\" shows has the labels {} (status.nodeShapes); to run \
          elsewhere, cancel the row, change node_labels (gromacs-submitter edit), and retry",
-        labels.join(", ")
+        pairs(&row.node_labels).join(", ")
     )
 }
 

@@ -1,6 +1,9 @@
 //! `show`: the story of one row on one screen.
 
+use std::collections::BTreeMap;
+
 use scavenger_schema::tuning::EFFICIENCY;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::asked::{asked, chosen};
@@ -9,6 +12,7 @@ use super::text::{Table, cores, count, cut, json, number_of, short, shown, speed
 use super::{Outcome, open_current, print_error, print_line};
 use crate::config::{Database, ShowOptions};
 use crate::manifest::folder;
+use crate::text::pairs;
 
 /// Lines of the history on a terminal: the whole story should fit on its screen.
 const MOST_EVENTS: usize = 12;
@@ -115,13 +119,9 @@ fn facts(row: &QueueRow, story: &Value) -> Vec<(&'static str, String)> {
     if let Some(path) = simulation["checkpoint_path"].as_str() {
         facts.push(("starts from", path.to_owned()));
     }
-    let labels = simulation["node_labels"].as_object().filter(|labels| !labels.is_empty());
-    if let Some(labels) = labels {
-        let pairs: Vec<String> = labels
-            .iter()
-            .map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default()))
-            .collect();
-        facts.push(("nodes", pairs.join(", ")));
+    let labels = labels(&simulation["node_labels"]);
+    if !labels.is_empty() {
+        facts.push(("nodes", labels));
     }
     for (tool, column) in [("grompp", "grompp_options"), ("mdrun", "mdrun_options")] {
         let words: Vec<&str> = items(simulation, column).filter_map(Value::as_str).collect();
@@ -177,16 +177,16 @@ fn benchmark(row: &QueueRow, simulation: &Value) -> Option<String> {
     if number("benchmark_gpus") > 0 {
         text.push_str(" and a GPU");
     }
-    let labels: Vec<String> = simulation["benchmark_node_labels"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()))
-        .collect();
+    let labels = labels(&simulation["benchmark_node_labels"]);
     if !labels.is_empty() {
-        text.push_str(&format!(", on nodes with {}", labels.join(", ")));
+        text.push_str(&format!(", on nodes with {labels}"));
     }
     Some(text)
+}
+
+/// Labels as the database says them; nothing if there are none.
+fn labels(found: &Value) -> String {
+    BTreeMap::deserialize(found).map(|labels| pairs(&labels).join(", ")).unwrap_or_default()
 }
 
 fn state(row: &QueueRow, simulation: &Value) -> String {

@@ -8,6 +8,8 @@ pub(super) use scavenger_schema::terminal::shown;
 use serde_json::Value;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
+pub(super) use crate::text::{cores, count, number_of, speed};
+
 /// JSON, one value over several lines, with everything escaped that [`shown`] would replace.
 pub(super) fn json(value: &Value) -> String {
     escape(&serde_json::to_string_pretty(value).unwrap_or_default())
@@ -135,44 +137,9 @@ pub(super) fn stretch(seconds: i64) -> String {
     }
 }
 
-/// A speed with three digits that count.
-pub(super) fn speed(ns_per_day: f64) -> String {
-    let digits = if ns_per_day >= 100.0 {
-        0
-    } else if ns_per_day >= 10.0 {
-        1
-    } else {
-        2
-    };
-    format!("{ns_per_day:.digits$}")
-}
-
 /// Core hours with three digits that count, and all digits before the point.
 pub(super) fn core_hours(hours: f64) -> String {
     if hours >= 100.0 { count(hours.round() as i64) } else { speed(hours) }
-}
-
-/// `500000` as `500,000`.
-pub(super) fn count(number: i64) -> String {
-    let digits = number.unsigned_abs().to_string();
-    let groups: Vec<&str> = digits
-        .as_bytes()
-        .rchunks(3)
-        .rev()
-        .map(|group| std::str::from_utf8(group).unwrap_or_default())
-        .collect();
-    format!("{}{}", if number < 0 { "-" } else { "" }, groups.join(","))
-}
-
-/// `1 core`, `0.5 cores`.
-pub(super) fn cores(millicores: f64) -> String {
-    format!("{} {}", millicores / 1000.0, if millicores == 1000.0 { "core" } else { "cores" })
-}
-
-/// `1 row`, `2 rows`.
-pub(super) fn number_of(number: usize, one: &str) -> String {
-    let number = i64::try_from(number).unwrap_or(i64::MAX);
-    format!("{} {one}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
 /// Three digits behind the point at most, and none that is zero.
@@ -228,10 +195,6 @@ mod tests {
             [0, 59, 60, 3599, 3600, 7800, 86400, 100_000].map(stretch),
             ["0 s", "59 s", "1 min", "59 min", "1 h", "2 h 10 min", "1 d", "1 d 3 h"]
         );
-        assert_eq!([0.123, 9.876, 12.34, 123.4].map(speed), ["0.12", "9.88", "12.3", "123"]);
         assert_eq!([0.0421, 12.34, 1234.4].map(core_hours), ["0.04", "12.3", "1,234"]);
-        assert_eq!([0, 999, 1000, -1_234_567].map(count), ["0", "999", "1,000", "-1,234,567"]);
-        assert_eq!([500.0, 1000.0].map(cores), ["0.5 cores", "1 core"]);
-        assert_eq!(number_of(1, "row") + &number_of(2, "row"), "1 row2 rows");
     }
 }
