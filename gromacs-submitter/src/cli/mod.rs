@@ -30,6 +30,7 @@ use scavenger_program::output;
 use crate::config::{Cli, Command};
 pub use database::Outcome;
 use database::{open, open_current, open_for, row_filter, url};
+use request::Request;
 use text::{print_error, print_line};
 
 /// Runs the verb that was asked for.
@@ -51,13 +52,19 @@ pub async fn main(cli: Cli) -> ExitCode {
         Command::Logs(options) => Box::pin(logs::exec(&cli.database, &options)).await,
         Command::Files(options) => Box::pin(files::exec(&cli.database, &options)).await,
         Command::Fetch(options) => Box::pin(fetch::exec(&cli.database, &options)).await,
-        Command::Cancel(options) => request::cancel(&cli.database, &options.selection).await,
-        Command::Retry(options) => request::retry(&cli.database, options).await,
-        Command::Hold(options) => request::hold(&cli.database, &options.selection).await,
-        Command::Release(options) => request::release(&cli.database, &options.selection).await,
+        Command::Cancel(options) => request::exec(&cli.database, &options.selection, Request::Cancel).await,
+        Command::Retry(options) => {
+            let request = Request::Retry { all_failed: options.all_failed };
+            request::exec(&cli.database, &options.selection, request).await
+        }
+        Command::Hold(options) => request::exec(&cli.database, &options.selection, Request::Hold).await,
+        Command::Release(options) => request::exec(&cli.database, &options.selection, Request::Release).await,
         Command::Edit(options) => Box::pin(edit::exec(&cli.database, &options)).await,
         Command::Extend(options) => extend::exec(&cli.database, &options).await,
-        Command::Rm(options) => request::remove(&cli.database, options).await,
+        Command::Rm(options) => {
+            let request = Request::Remove { ended_before: options.ended_before };
+            request::exec(&cli.database, &options.selection, request).await
+        }
         Command::Report(options) => report::exec(&cli.database, &options).await,
         Command::Tenant(options) => tenant::exec(&cli.database, options).await,
         Command::Completions(options) => {

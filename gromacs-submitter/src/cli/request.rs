@@ -7,27 +7,33 @@ use serde_json::{Value, json};
 
 use super::text::{json as print_json, number_of};
 use super::{Outcome, open_current, print_error, print_line};
-use crate::config::{Database, RetryOptions, RmOptions, Selection};
+use crate::config::{Database, Selection, Since};
 use crate::store::{RowFilter, Store, StoreError};
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Request {
+pub(super) enum Request {
     Cancel,
-    Retry,
+    /// With `all_failed` of those that failed.
+    Retry {
+        all_failed: bool,
+    },
     Hold,
     Release,
-    Remove,
+    /// Of what ended before that time, if it is given.
+    Remove {
+        ended_before: Option<Since>,
+    },
 }
 
 impl Request {
     fn verb(self) -> &'static str {
         match self {
             Self::Cancel => "cancel",
-            Self::Retry => "retry",
+            Self::Retry { .. } => "retry",
             Self::Hold => "hold",
             Self::Release => "release",
-            Self::Remove => "remove",
+            Self::Remove { .. } => "remove",
         }
     }
 
@@ -35,10 +41,10 @@ impl Request {
     fn done(self) -> &'static str {
         match self {
             Self::Cancel => "cancel requested",
-            Self::Retry => "retry requested",
+            Self::Retry { .. } => "retry requested",
             Self::Hold => "held",
             Self::Release => "released",
-            Self::Remove => "removed",
+            Self::Remove { .. } => "removed",
         }
     }
 
@@ -46,9 +52,9 @@ impl Request {
     fn is_possible(self, state: &str) -> bool {
         match (self, state.parse::<State>()) {
             (Self::Cancel, Ok(state)) => !state.is_final(),
-            (Self::Retry, Ok(state)) => matches!(state, State::Failed | State::Cancelled),
+            (Self::Retry { .. }, Ok(state)) => matches!(state, State::Failed | State::Cancelled),
             (Self::Hold | Self::Release, Ok(state)) => state == State::Queued,
-            (Self::Remove, Ok(state)) => state.is_final(),
+            (Self::Remove { .. }, Ok(state)) => state.is_final(),
             (_, Err(_)) => false,
         }
     }
@@ -57,13 +63,13 @@ impl Request {
         match (self, state) {
             (_, None) => "there is no such row".to_owned(),
             (Self::Cancel, Some(state)) => format!("it is {state} already"),
-            (Self::Retry, Some(state)) => {
+            (Self::Retry { .. }, Some(state)) => {
                 format!("it is {state}; only failed and cancelled rows can be tried again")
             }
             (Self::Hold | Self::Release, Some(state)) => {
                 format!("it is {state}; only queued rows can be held and released")
             }
-            (Self::Remove, Some(state)) => {
+            (Self::Remove { .. }, Some(state)) => {
                 format!(
                     "it is {state}; only completed, failed and cancelled rows can be removed: cancel it first"
                 )
@@ -72,48 +78,22 @@ impl Request {
     }
 }
 
-pub(super) async fn cancel(database: &Database, selection: &Selection) -> anyhow::Result<Outcome> {
-    exec(database, selection, Request::Cancel).await
-}
-
-pub(super) async fn retry(database: &Database, mut options: RetryOptions) -> anyhow::Result<Outcome> {
-    if options.all_failed {
-        options.selection.state = vec![State::Failed];
-    }
-    exec(database, &options.selection, Request::Retry).await
-}
-
-pub(super) async fn hold(database: &Database, selection: &Selection) -> anyhow::Result<Outcome> {
-    exec(database, selection, Request::Hold).await
-}
-
-pub(super) async fn release(database: &Database, selection: &Selection) -> anyhow::Result<Outcome> {
-    exec(database, selection, Request::Release).await
-}
-
-pub(super) async fn remove(database: &Database, options: RmOptions) -> anyhow::Result<Outcome> {
-    let store = open_current(database).await?;
-    let ended_before = match options.ended_before {
-        Some(time) => Some(time.from(store.now().await?)),
-        None => None,
-    };
-    let filter = RowFilter { ended_before, ..selected(&options.selection) };
-    exec_of(store, &options.selection, &filter, Request::Remove).await
-}
-
-async fn exec(database: &Database, selection: &Selection, request: Request) -> anyhow::Result<Outcome> {
-    let store = open_current(database).await?;
-    exec_of(store, selection, &selected(selection), request).await
-}
-
-async fn exec_of(
-    store: Store,
+pub(super) async fn exec(
+    database: &Database,
     selection: &Selection,
-    filter: &RowFilter,
     request: Request,
 ) -> anyhow::Result<Outcome> {
+    let store = open_current(database).await?;
+    let mut filter = selected(selection);
+    match request {
+        Request::Retry { all_failed: true } => filter.states = vec![State::Failed],
+        Request::Remove { ended_before: Some(time) } => {
+            filter.ended_before = Some(time.from(store.now().await?));
+        }
+        _ => {}
+    }
     let named = !selection.rows.is_empty();
-    let found = store.select(filter).await?;
+    let found = store.select(&filter).await?;
     // A filter means those of its rows that can be asked; a row that is named must be one of these.
     let states: HashMap<i64, String> = found.iter().cloned().collect();
     let rows: Vec<i64> = if named {
@@ -139,10 +119,10 @@ async fn exec_of(
     let done = match request {
         _ if selection.dry_run => possible,
         Request::Cancel => store.request_cancel(&possible).await?,
-        Request::Retry => store.request_retry(&possible).await?,
+        Request::Retry { .. } => store.request_retry(&possible).await?,
         Request::Hold => store.set_held(&possible, true).await?,
         Request::Release => store.set_held(&possible, false).await?,
-        Request::Remove => remove_each(&store, &possible, &mut kept).await?,
+        Request::Remove { .. } => remove_each(&store, &possible, &mut kept).await?,
     };
     store.close().await;
     let done: HashSet<i64> = done.into_iter().collect();

@@ -19,8 +19,8 @@ use scavenger_schema::scavenger_job::ImagePullPolicy;
 pub use edit::{EditOptions, ExtendOptions};
 pub use folder::{AttemptNumber, FetchOptions, FilesOptions, Kubernetes, LogsOptions, Reading};
 pub use queue::{
-    AddOptions, CancelOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat, ReportOptions,
-    RetryOptions, RmOptions, RowsOptions, Selection, ShowOptions, WatchOptions,
+    AddOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat, ReportOptions, RetryOptions,
+    RmOptions, RowsOptions, Selection, ShowOptions, WatchOptions,
 };
 pub(crate) use row::texts;
 pub use row::{AddColumns, EditColumns};
@@ -98,7 +98,7 @@ pub enum Command {
     /// Stop simulations for good
     ///
     /// The submitter removes their ScavengerJobs; what was computed stays on the volume, and retry goes on from there.
-    Cancel(CancelOptions),
+    Cancel(RowsOptions),
     /// Resume failed or cancelled simulations
     ///
     /// They continue from their last checkpoint.

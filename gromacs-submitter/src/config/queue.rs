@@ -218,15 +218,6 @@ pub struct Selection {
     pub output: Output,
 }
 
-/// Options of `cancel`.
-#[derive(Debug, Clone, Args)]
-#[command(group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label"]).multiple(true).required(true))]
-pub struct CancelOptions {
-    /// Which rows.
-    #[command(flatten)]
-    pub selection: Selection,
-}
-
 /// Options of `retry`.
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label", "all_failed"]).multiple(true).required(true))]
@@ -253,7 +244,7 @@ pub struct RmOptions {
     pub ended_before: Option<Since>,
 }
 
-/// Options of `hold` and `release`.
+/// Options of `cancel`, `hold` and `release`.
 #[derive(Debug, Clone, Args)]
 #[command(group = ArgGroup::new("which").args(["rows", "state", "owner", "namespace", "in_project", "with_label"]).multiple(true).required(true))]
 pub struct RowsOptions {
