@@ -161,9 +161,6 @@ impl Webhook {
     }
 
     /// Sends what is due, until nothing is, or the endpoint takes nothing.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn send_due(&self, store: &Store, metrics: &Metrics) -> Result<Sent, StoreError> {
         let mut all = Sent::default();
         loop {

@@ -89,9 +89,6 @@ impl Store {
     }
 
     /// Holds those of `rows` that are queued, or releases them; returns these.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn set_held(&self, rows: &[i64], held: bool) -> Result<Vec<i64>, StoreError> {
         Ok(sqlx::query_scalar(
             "update gromacs_to_tune set held = $2 where id = any($1) and state = 'queued' returning id",
@@ -103,9 +100,6 @@ impl Store {
     }
 
     /// Deletes those of `rows` that have ended, with their history; returns these.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn remove(&self, rows: &[i64]) -> Result<Vec<i64>, StoreError> {
         Ok(sqlx::query_scalar(
             "delete from gromacs_to_tune where id = any($1)

@@ -50,9 +50,6 @@ impl Store {
 
     /// Takes reports that are due, oldest first. No other submitter takes them for the time `held`, and each counts as one
     /// try.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn take_end_reports(&self, limit: i64, held: Duration) -> Result<Vec<EndReport>, StoreError> {
         Ok(sqlx::query_as(
             "with due as (
@@ -68,9 +65,6 @@ impl Store {
     }
 
     /// Sends a report again after `delay`.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn delay_end_report(&self, id: i64, delay: Duration) -> Result<(), StoreError> {
         sqlx::query(
             "update gromacs_end_report set next_try_time = now() + make_interval(secs => $2) where id = $1",
@@ -83,18 +77,12 @@ impl Store {
     }
 
     /// Forgets a report: it is delivered, or given up.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn remove_end_report(&self, id: i64) -> Result<(), StoreError> {
         sqlx::query("delete from gromacs_end_report where id = $1").bind(id).execute(&self.pool).await?;
         Ok(())
     }
 
     /// Forgets reports of ends before `age`; returns the rows.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn remove_old_end_reports(&self, age: Duration) -> Result<Vec<i64>, StoreError> {
         Ok(sqlx::query_scalar(
             "delete from gromacs_end_report where creation_time < now() - make_interval(secs => $1) returning row_id",
@@ -105,9 +93,6 @@ impl Store {
     }
 
     /// How many ends are yet to be reported.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn count_end_reports(&self) -> Result<i64, StoreError> {
         Ok(sqlx::query_scalar("select count(*) from gromacs_end_report").fetch_one(&self.pool).await?)
     }

@@ -69,9 +69,6 @@ pub struct AttemptLog {
 
 impl Store {
     /// The folder of a row; none if the connected role sees no such row.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn folder(&self, row: i64) -> Result<Option<RowFolder>, StoreError> {
         Ok(sqlx::query_as(
             "select t.id, t.uuid::text as uuid, t.namespace, t.persistent_volume_claim, t.tpr_path, t.multidir, t.image, t.pinned_image, t.run_as_user,
@@ -84,9 +81,6 @@ impl Store {
     }
 
     /// The attempts of a row that ran, newest first.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn attempt_logs(&self, row: i64) -> Result<Vec<AttemptLog>, StoreError> {
         Ok(sqlx::query_as(
             "select submission, attempt, log_end from gromacs_attempt

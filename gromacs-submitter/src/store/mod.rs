@@ -214,17 +214,11 @@ impl Store {
     }
 
     /// Identity of the queue.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn queue_id(&self) -> Result<String, StoreError> {
         Ok(sqlx::query_scalar("select queue_id from gromacs_queue_identity").fetch_one(&self.pool).await?)
     }
 
     /// Listens for inserted rows and requests.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn listen(&self) -> Result<PgListener, StoreError> {
         let mut listener = PgListener::connect_with(&self.pool).await?;
         listener.listen(NOTIFY_CHANNEL).await?;
@@ -232,9 +226,6 @@ impl Store {
     }
 
     /// Listens for that and for changes of state, for people who follow the queue.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn listen_to_events(&self) -> Result<PgListener, StoreError> {
         let mut listener = PgListener::connect_with(&self.pool).await?;
         listener.listen_all([NOTIFY_CHANNEL, EVENT_CHANNEL]).await?;
@@ -244,9 +235,6 @@ impl Store {
     /// Takes rows that are due and leases them to this process: those in work first, then the user's requests, then
     /// new ones, in turn from each owner, then those whose finished ScavengerJobs are to be removed. One round trip and
     /// one transaction.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn claim(&self, options: &ClaimOptions) -> Result<Vec<Claim>, StoreError> {
         self.claim_on(&self.pool, options).await
     }
@@ -285,9 +273,6 @@ impl Store {
     /// Seconds until a row in work, or one that waits for its submission before to be gone, is due; none if there is
     /// no such row. What was due before the last claim, which began so long ago, that claim could not take: a limit holds
     /// it back, or somebody has it locked, and no clock says until when.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn next_due(&self, claimed: Duration) -> Result<Option<f64>, StoreError> {
         Ok(sqlx::query_scalar(
             "select extract(epoch from min(due) - now())::double precision from (
@@ -307,9 +292,6 @@ impl Store {
     }
 
     /// The configurations of a submission, largest first; among them those that are replaced.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn ladder(&self, row: i64, submission: i32) -> Result<Vec<LadderRung>, StoreError> {
         Ok(sqlx::query_as(
             "select configuration, cpu_millicores, memory_bytes, gpus, node_labels, layout, ns_per_day_p10, ns_per_day_p50, ns_per_day_p90,
@@ -324,9 +306,6 @@ impl Store {
     }
 
     /// What mdrun refused of a row since somebody last asked for it.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn refusals(&self, row: i64) -> Result<Vec<Refusal>, StoreError> {
         Ok(sqlx::query_as(
             "select l.layout, l.refused as words, (
@@ -341,9 +320,6 @@ impl Store {
     }
 
     /// The configurations of a row with which mdrun was killed for using more than its memory.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn kills(&self, row: i64) -> Result<Vec<Kill>, StoreError> {
         Ok(sqlx::query_as(
             "select l.layout, a.memory_bytes, l.predicted_memory_bytes
@@ -361,9 +337,6 @@ impl Store {
     /// rows of the same system did: as much as a request to the tuner holds. Of equal resources only those count that ran on
     /// the same class of hardware as the row's newest: of two layouts on two kinds of nodes nobody knows which is the better
     /// one.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn measured_runs(
         &self,
         row: i64,
@@ -414,9 +387,6 @@ impl Store {
     }
 
     /// Makes rows due at once because something happened to their ScavengerJobs.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn wake(&self, rows: &[i64]) -> Result<(), StoreError> {
         sqlx::query(
             "update gromacs_to_tune set wakes = wakes + 1, next_attempt_time = least(next_attempt_time, now())
@@ -429,9 +399,6 @@ impl Store {
     }
 
     /// Gives back every lease of this process.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn release_all(&self) -> Result<(), StoreError> {
         sqlx::query(
             "update gromacs_to_tune set lease_holder = null, lease_until = null where lease_holder = $1",
@@ -443,9 +410,6 @@ impl Store {
     }
 
     /// Namespaces in which ScavengerJobs of this queue may exist.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn namespaces(&self) -> Result<Vec<String>, StoreError> {
         Ok(sqlx::query_scalar(
             "select distinct namespace from gromacs_to_tune
@@ -458,9 +422,6 @@ impl Store {
     }
 
     /// Number of rows by state, from the lines that each change of a state leaves; sums these up.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn count_by_state(&self) -> Result<Vec<(String, i64)>, StoreError> {
         // What another submitter sums up at the moment is left to it.
         sqlx::query(
@@ -481,9 +442,6 @@ impl Store {
 
     /// Says that this process works on the queue, and lets `max_waiting` rows of an owner wait in the cluster. What has
     /// not been heard of for a day is forgotten.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn is_alive(&self, max_waiting: usize) -> Result<(), StoreError> {
         sqlx::query(
             "with forgotten as (
@@ -499,9 +457,6 @@ impl Store {
     }
 
     /// Says that this process works no more.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn is_gone(&self) -> Result<(), StoreError> {
         sqlx::query("delete from gromacs_submitter_seen where holder = $1")
             .bind(&self.holder)

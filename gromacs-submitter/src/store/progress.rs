@@ -30,9 +30,6 @@ impl Store {
     /// Writes the progress of many rows in one statement, and that this process follows them. For each row that it
     /// could look at it tells whether that is so: false if another submitter follows it, or if it does not run any
     /// more. Rows that somebody is just writing are left for the next time.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn write_progress(&self, progress: &[Progress]) -> Result<Vec<(i64, bool)>, StoreError> {
         // Locked in the order of their numbers and never waited for: no deadlock with steps and wakes.
         Ok(sqlx::query_as(
@@ -66,9 +63,6 @@ impl Store {
     }
 
     /// True if another submitter follows the row.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn is_followed_elsewhere(&self, row: i64) -> Result<bool, StoreError> {
         Ok(sqlx::query_scalar(
             "select exists (select from gromacs_to_tune where id = $1 and follower <> $2 and followed_until > now())",
@@ -80,9 +74,6 @@ impl Store {
     }
 
     /// Lets others follow what this process follows.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn follow_no_more(&self) -> Result<(), StoreError> {
         sqlx::query(
             "update gromacs_to_tune set follower = null, followed_until = null

@@ -166,9 +166,6 @@ macro_rules! bound {
 impl Store {
     /// Rows of the view `gromacs_queue` in the order of their numbers, one JSON object each, with the seconds that are
     /// left by the database's clock. The rows are chosen by an index, and only for these the view is worked out.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn list(&self, filter: &RowFilter) -> Result<Vec<Value>, StoreError> {
         const SELECT: &str = concat!(
             "select to_jsonb(q) || jsonb_build_object('seconds_left',
@@ -191,9 +188,6 @@ impl Store {
     }
 
     /// Everything about a row: its line of the view, what was asked for, its attempts, configurations and history.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn show(&self, row: i64) -> Result<Option<Value>, StoreError> {
         let found = sqlx::query(
             "select jsonb_build_object(
@@ -229,9 +223,6 @@ impl Store {
     }
 
     /// The rows that `filter` selects, summed up by project.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn projects(&self, filter: &RowFilter) -> Result<Vec<ProjectSum>, StoreError> {
         const SELECT: &str = concat!(
             "with chosen as materialized (
@@ -269,9 +260,6 @@ impl Store {
     }
 
     /// Number and state of the rows that `filter` selects, and of those of its rows that exist.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn select(&self, filter: &RowFilter) -> Result<Vec<(i64, String)>, StoreError> {
         const SELECT: &str =
             concat!("select q.id, q.state from gromacs_to_tune q where ", matches!(), " order by q.id");
@@ -279,9 +267,6 @@ impl Store {
     }
 
     /// Sets `cancel_requested` on those of `rows` that have not ended; returns these.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn request_cancel(&self, rows: &[i64]) -> Result<Vec<i64>, StoreError> {
         Ok(sqlx::query_scalar(
             "update gromacs_to_tune set cancel_requested = true
@@ -293,9 +278,6 @@ impl Store {
     }
 
     /// Sets `retry_requested` on those of `rows` that failed or were cancelled; returns these.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn request_retry(&self, rows: &[i64]) -> Result<Vec<i64>, StoreError> {
         Ok(sqlx::query_scalar(
             "update gromacs_to_tune set retry_requested = true
@@ -307,9 +289,6 @@ impl Store {
     }
 
     /// Every attempt of the rows of `filter` that ran at some time since `since`, in the order of its start.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn ran(&self, filter: &RowFilter, since: jiff::Timestamp) -> Result<Vec<Ran>, StoreError> {
         const SELECT: &str = concat!(
             "select q.id as row_id, q.owner, q.namespace, q.tpr_path, q.kind, a.submission, a.attempt, a.cpu_millicores,
@@ -335,9 +314,6 @@ impl Store {
 
     /// The rows that [`Store::claim`] would take now to go on with, in the order of their numbers; the leases are taken
     /// back at once.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn would_claim(&self, options: &ClaimOptions) -> Result<Vec<Claim>, StoreError> {
         let mut transaction = self.pool.begin().await?;
         let mut claims = self.claim_on(&mut *transaction, options).await?;
@@ -349,9 +325,6 @@ impl Store {
     }
 
     /// Queued rows that wait for other rows, and for which: the first so many.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn waiting_for_rows(&self, limit: i64) -> Result<Vec<WaitingRow>, StoreError> {
         Ok(sqlx::query_as(
             "select q.id, q.owner, q.namespace, q.tpr_path, coalesce(gromacs_waits_for(q.id, q.after), '') as reason
@@ -363,9 +336,6 @@ impl Store {
     }
 
     /// How many rows that have not ended are expected to miss their deadlines, or have missed them.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn count_late(&self) -> Result<i64, StoreError> {
         Ok(sqlx::query_scalar(
             "select count(*) from gromacs_to_tune where deadline is not null
@@ -377,9 +347,6 @@ impl Store {
     }
 
     /// The database's clock, which stamped all times.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn now(&self) -> Result<jiff::Timestamp, StoreError> {
         let now: Timestamp = sqlx::query_scalar("select now()").fetch_one(&self.pool).await?;
         Ok(now.to_jiff())

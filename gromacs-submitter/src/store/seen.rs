@@ -10,9 +10,6 @@ use crate::faults::Failure;
 impl Store {
     /// When a submitter first saw what the operator wrote of the pool at `update`, by the database's clock: now, if none has
     /// seen it yet.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn pool_seen(&self, update: Timestamp) -> Result<Timestamp, StoreError> {
         let seen: Option<jiff_sqlx::Timestamp> = sqlx::query_scalar(
             "with news as (
@@ -32,9 +29,6 @@ impl Store {
 
     /// Seconds that a restart of the row costs, as its last attempts measured it, or else those of the owner's newest rows:
     /// the time that nine of ten restarts keep. None if nobody has measured any.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn restart_seconds(&self, row: &GromacsToTune) -> Result<Option<i32>, StoreError> {
         Ok(sqlx::query_scalar(
             "select coalesce(
@@ -56,9 +50,6 @@ impl Store {
 
     /// How the newest submissions of a row before this one ended, the newest first: as many as matter. If mdrun ended an attempt
     /// itself, the end of its log was kept unless it was at the last step.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn earlier(&self, row: i64, submission: i32) -> Result<Vec<Earlier>, StoreError> {
         Ok(sqlx::query_as(
             "select coalesce(
@@ -75,9 +66,6 @@ impl Store {
     }
 
     /// The newest attempts of a row that failed, the newest first: as many as its tries can be.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn failures(&self, row: i64) -> Result<Vec<Failure>, StoreError> {
         Ok(sqlx::query_as(
             "select submission, node, node_labels, image, message, log_end,

@@ -97,9 +97,6 @@ impl Store {
     }
 
     /// All tenants, one JSON object each, with the number of their rows by where they are.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn tenants(&self) -> Result<Vec<serde_json::Value>, StoreError> {
         Ok(sqlx::query_scalar(
             "select to_jsonb(t) || jsonb_build_object('queued', r.queued, 'in_work', r.in_work, 'ended', r.ended)
