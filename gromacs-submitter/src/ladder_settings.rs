@@ -1,16 +1,17 @@
 //! How the configurations of a row are chosen: as the row says, else as the pool says, else as the tuner does on its own.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
 use scavenger_schema::bounds;
 use scavenger_schema::configurations::Configurations;
 use scavenger_schema::scavenger_pool::ScavengerPoolSpec;
 use scavenger_schema::simulation::LadderSettings;
 use scavenger_schema::tuning::{Limits, PriceWeights};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// Who set a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum SetBy {
     /// The row.
     Row,
@@ -20,85 +21,45 @@ pub enum SetBy {
     Tuner,
 }
 
-impl fmt::Display for SetBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Row => "row",
-            Self::Pool => "pool",
-            Self::Tuner => "tuner",
-        })
-    }
-}
-
-impl Serialize for SetBy {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 /// What counts, and who set it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Chosen {
-    /// See [`LadderSettings::min_efficiency`].
-    pub min_efficiency: f64,
-    /// See [`LadderSettings::max_configurations`].
-    pub max_configurations: i32,
-    /// See [`LadderSettings::gpu_price`].
-    pub gpu_price: f64,
-    /// See [`LadderSettings::memory_price`].
-    pub memory_price: f64,
-    /// Who set each of them.
-    pub set_by: Setters,
-}
-
-/// Who set each value; the names are those of the columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Setters {
-    /// See [`LadderSettings::min_efficiency`].
-    pub min_efficiency: SetBy,
-    /// See [`LadderSettings::max_configurations`].
-    pub max_configurations: SetBy,
-    /// See [`LadderSettings::gpu_price`].
-    pub gpu_price: SetBy,
-    /// See [`LadderSettings::memory_price`].
-    pub memory_price: SetBy,
+    /// What counts.
+    pub settings: LadderSettings,
+    /// Who set each of them, by the name of its column.
+    pub set_by: BTreeMap<&'static str, SetBy>,
 }
 
 /// The one rule of precedence: the row before the pool. What neither says is the tuner's own default.
 #[must_use]
 pub fn choose(row: &LadderSettings, pool: &LadderSettings) -> Chosen {
-    fn first<T>(row: Option<T>, pool: Option<T>, tuner: T) -> (T, SetBy) {
-        let of_row = row.map(|value| (value, SetBy::Row));
-        of_row.or_else(|| Some((pool?, SetBy::Pool))).unwrap_or((tuner, SetBy::Tuner))
-    }
     let tuner = Limits::default();
-    let most = i32::try_from(tuner.max_configurations).unwrap_or(i32::MAX);
-    let efficiency = first(row.min_efficiency, pool.min_efficiency, tuner.min_efficiency);
-    let most = first(row.max_configurations, pool.max_configurations, most);
-    let gpu = first(row.gpu_price, pool.gpu_price, tuner.weights.gpu);
-    let memory = first(row.memory_price, pool.memory_price, tuner.weights.memory_gib);
-    Chosen {
-        min_efficiency: efficiency.0,
-        max_configurations: most.0,
-        gpu_price: gpu.0,
-        memory_price: memory.0,
-        set_by: Setters {
-            min_efficiency: efficiency.1,
-            max_configurations: most.1,
-            gpu_price: gpu.1,
-            memory_price: memory.1,
-        },
-    }
+    let tuner = LadderSettings {
+        min_efficiency: Some(tuner.min_efficiency),
+        max_configurations: i32::try_from(tuner.max_configurations).ok(),
+        gpu_price: Some(tuner.weights.gpu),
+        memory_price: Some(tuner.weights.memory_gib),
+    };
+    let by = |settings: &LadderSettings, who: SetBy| settings.said().map(move |column| (column, who));
+    // Of a column that several say, the last one stays.
+    let set_by = by(&tuner, SetBy::Tuner).chain(by(pool, SetBy::Pool)).chain(by(row, SetBy::Row));
+    Chosen { set_by: set_by.collect(), settings: row.or(pool).or(&tuner) }
 }
 
 impl Chosen {
     /// As the tuner's requests say it, beside what row and pool limit.
     #[must_use]
     pub fn within(&self, limits: &Limits) -> Limits {
+        let LadderSettings { min_efficiency, max_configurations, gpu_price, memory_price } = self.settings;
+        let most = max_configurations.and_then(|most| u32::try_from(most).ok());
         Limits {
-            min_efficiency: self.min_efficiency,
-            max_configurations: u32::try_from(self.max_configurations).unwrap_or(limits.max_configurations),
-            weights: PriceWeights { core: 1.0, gpu: self.gpu_price, memory_gib: self.memory_price },
+            min_efficiency: min_efficiency.unwrap_or(limits.min_efficiency),
+            max_configurations: most.unwrap_or(limits.max_configurations),
+            weights: PriceWeights {
+                core: 1.0,
+                gpu: gpu_price.unwrap_or(limits.weights.gpu),
+                memory_gib: memory_price.unwrap_or(limits.weights.memory_gib),
+            },
             ..limits.clone()
         }
     }
@@ -125,8 +86,6 @@ pub fn of_pool(pool: &ScavengerPoolSpec) -> LadderSettings {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
 
     fn with_weights<const N: usize>(weights: [(&str, f64); N]) -> ScavengerPoolSpec {
@@ -151,12 +110,9 @@ mod tests {
             [(settings(1), settings(2), SetBy::Row, 1), (none, settings(2), SetBy::Pool, 2)]
         {
             let chosen = choose(&row, &pool);
-            let price = f64::from(number);
-            assert_eq!((chosen.min_efficiency, chosen.max_configurations), (price / 10.0, number));
-            assert_eq!((chosen.gpu_price, chosen.memory_price), (price, price));
-            let set_by =
-                Setters { min_efficiency: by, max_configurations: by, gpu_price: by, memory_price: by };
-            assert_eq!(chosen.set_by, set_by);
+            assert_eq!(chosen.settings, settings(number));
+            let columns = ["min_efficiency", "max_configurations", "gpu_price", "memory_price"];
+            assert_eq!(chosen.set_by, columns.map(|column| (column, by)).into());
         }
     }
 

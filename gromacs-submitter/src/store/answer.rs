@@ -25,7 +25,8 @@ pub(super) async fn keep(
     row: &GromacsToTune,
     answer: &Answer,
 ) -> Result<(), StoreError> {
-    let chosen = answer.chosen.as_ref();
+    let settings = answer.chosen.as_ref().map(|chosen| chosen.settings).unwrap_or_default();
+    let set_by = answer.chosen.as_ref().map(|chosen| Json(&chosen.set_by));
     sqlx::query(
         "insert into gromacs_tuner_answer (row_id, submission, notes, model_version, min_efficiency,
             max_configurations, gpu_price, memory_price, set_by)
@@ -39,11 +40,11 @@ pub(super) async fn keep(
     .bind(row.status.submission)
     .bind(&answer.notes)
     .bind(&answer.model_version)
-    .bind(chosen.map(|chosen| chosen.min_efficiency))
-    .bind(chosen.map(|chosen| chosen.max_configurations))
-    .bind(chosen.map(|chosen| chosen.gpu_price))
-    .bind(chosen.map(|chosen| chosen.memory_price))
-    .bind(chosen.map(|chosen| Json(chosen.set_by)))
+    .bind(settings.min_efficiency)
+    .bind(settings.max_configurations)
+    .bind(settings.gpu_price)
+    .bind(settings.memory_price)
+    .bind(set_by)
     .execute(&mut **transaction)
     .await?;
     let messages: Vec<String> = answer.notes.iter().map(|note| format!("the tuner notes: {note}")).collect();

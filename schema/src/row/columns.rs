@@ -139,6 +139,17 @@ macro_rules! table {
         }
 
         impl LadderSettings {
+            /// What this says, and what `other` says where this says nothing.
+            #[must_use]
+            pub fn or(&self, other: &Self) -> Self {
+                Self { $($ladder: self.$ladder.or(other.$ladder),)* }
+            }
+
+            /// The columns that it says.
+            pub fn said(&self) -> impl Iterator<Item = &'static str> + use<> {
+                [$(self.$ladder.is_some().then_some(stringify!($ladder)),)*].into_iter().flatten()
+            }
+
             fn values(&self) -> impl Iterator<Item = Option<Value>> + use<> {
                 [$(self.$ladder.map(Cell::into_value),)*].into_iter()
             }
