@@ -43,10 +43,10 @@ async fn write_changes(
         fill_system(transaction, row, inspection).await?;
     }
     if let Some(ladder) = &changes.ladder {
-        replace_ladder(transaction, row, ladder).await?;
+        write_ladder(transaction, row, REPLACE, ladder).await?;
     }
     if let Some(ladder) = &changes.renewed {
-        renew_ladder(transaction, row, ladder).await?;
+        write_ladder(transaction, row, RENEW, ladder).await?;
     }
     for attempt in &changes.attempts {
         upsert_attempt(transaction, row, attempt).await?;
@@ -71,30 +71,22 @@ async fn write_changes(
         .execute(&mut **transaction)
         .await?;
     }
-    if changes.stops_appending {
-        sqlx::query("update gromacs_to_tune set append = false where id = $1")
-            .bind(row.id)
-            .execute(&mut **transaction)
-            .await?;
-    }
-    if changes.forgets_image {
-        sqlx::query("update gromacs_to_tune set pinned_image = null where id = $1")
-            .bind(row.id)
-            .execute(&mut **transaction)
-            .await?;
-    }
-    if changes.clears_requests {
-        sqlx::query(
+    for (is_wanted, statement) in [
+        (changes.stops_appending, "update gromacs_to_tune set append = false where id = $1"),
+        (changes.forgets_image, "update gromacs_to_tune set pinned_image = null where id = $1"),
+        (
+            changes.clears_requests,
             "update gromacs_to_tune set cancel_requested = false, retry_requested = false where id = $1",
-        )
-        .bind(row.id)
-        .execute(&mut **transaction)
-        .await?;
+        ),
         // A person may have changed the image or the file since.
-        sqlx::query("update gromacs_ladder set refused = null where row_id = $1 and refused is not null")
-            .bind(row.id)
-            .execute(&mut **transaction)
-            .await?;
+        (
+            changes.clears_requests,
+            "update gromacs_ladder set refused = null where row_id = $1 and refused is not null",
+        ),
+    ] {
+        if is_wanted {
+            sqlx::query(statement).bind(row.id).execute(&mut **transaction).await?;
+        }
     }
     Ok(())
 }
@@ -207,35 +199,20 @@ async fn fill_system(
     Ok(())
 }
 
-async fn replace_ladder(
-    transaction: &mut Transaction<'_, Postgres>,
-    row: &GromacsToTune,
-    ladder: &[LadderRung],
-) -> Result<(), StoreError> {
-    sqlx::query("delete from gromacs_ladder where row_id = $1 and submission = $2")
-        .bind(row.id)
-        .bind(row.status.submission)
-        .execute(&mut **transaction)
-        .await?;
-    for (place, rung) in (1..).zip(ladder) {
-        write_rung(transaction, row, rung, place).await?;
-    }
-    Ok(())
-}
+/// What becomes of the configurations that a submission had when the tuner is asked first.
+const REPLACE: &str = "delete from gromacs_ladder where row_id = $1 and submission = $2";
 
-/// A configuration keeps its number for as long as attempts may have run with it.
-async fn renew_ladder(
+/// The same after an interruption. A configuration keeps its number for as long as attempts may have run with it.
+const RENEW: &str =
+    "update gromacs_ladder set replaced = true, place = null where row_id = $1 and submission = $2";
+
+async fn write_ladder(
     transaction: &mut Transaction<'_, Postgres>,
     row: &GromacsToTune,
+    before: &'static str,
     ladder: &[LadderRung],
 ) -> Result<(), StoreError> {
-    sqlx::query(
-        "update gromacs_ladder set replaced = true, place = null where row_id = $1 and submission = $2",
-    )
-    .bind(row.id)
-    .bind(row.status.submission)
-    .execute(&mut **transaction)
-    .await?;
+    sqlx::query(before).bind(row.id).bind(row.status.submission).execute(&mut **transaction).await?;
     for (place, rung) in (1..).zip(ladder) {
         write_rung(transaction, row, rung, place).await?;
     }
