@@ -7,14 +7,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use scavenger_planner::{
     Closed,
     node_use::UsageReport,
-    report::{self, Measuring, PoolReport},
+    report::{self, Measuring, PoolReport, SharesReport, TenantReport},
     resources::{CPU, MEMORY, Resources, is_in_bytes},
-    values::{Key, Name, Phase},
+    values::{Counted, Key, Name, Phase},
 };
 use scavenger_schema::{
     quantity::{format_bytes, format_milli},
     scavenger_job::Quantity,
     scavenger_pool::{DryRunStatus, HeldBack, NodeAgentsStatus, Queue, ScavengerPoolStatus, UsageStatus},
+    tenants::TenantStatus,
 };
 use scavenger_vocabulary::pool_condition::{MEMORY_MEASURED, READY, SUPERVISOR_STARTS, UNJUDGED_PODS};
 
@@ -35,7 +36,10 @@ pub(crate) fn status(pool: &PoolReport<'_>, now: Timestamp) -> ScavengerPoolStat
                 let closed = closed.take(NAMED).map(|(node, closed)| format!("; {}", closed.message(node)));
                 let window =
                     settings.window.as_ref().map(|name| format!(" as in window {name}")).unwrap_or_default();
-                let message = format!("ScavengerJobs are admitted{window}{}", closed.collect::<String>());
+                let unknown = pool.shares.as_ref().filter(|shares| !shares.labels_known);
+                let unknown = unknown.map(|_| UNKNOWN_LABELS).unwrap_or_default();
+                let closed = closed.collect::<String>();
+                let message = format!("ScavengerJobs are admitted{window}{closed}{unknown}");
                 ready(true, "Admitting", &message)
             };
             (ready, pool.free())
@@ -59,6 +63,9 @@ pub(crate) fn status(pool: &PoolReport<'_>, now: Timestamp) -> ScavengerPoolStat
         free: quantities(&free),
         usage: pool.usage.as_ref().map(usage),
         held_back: pool.held_back.iter().map(held_back).collect(),
+        tenants: pool.shares.iter().flat_map(|shares| &shares.tenants).map(tenant).collect(),
+        tenants_counted_until: pool.shares.as_ref().map(|shares| Time(shares.counted_until)),
+        shares: pool.shares.as_ref().and_then(shares),
         node_agents: node_agents(pool),
         node_shapes: node_shapes::of(pool),
         queue: Queue {
@@ -98,6 +105,52 @@ fn usage(report: &UsageReport<'_>) -> UsageStatus {
             })
         }),
     }
+}
+
+/// What the message says while namespaces cannot be listed.
+const UNKNOWN_LABELS: &str = "; labels of namespaces are not known, since the operator cannot list namespaces: each namespace \
+                              is a tenant by its own name";
+
+/// How one tenant stands. Shares in tenths of a percent: more would change with each write.
+fn tenant(tenant: &TenantReport) -> TenantStatus {
+    let rounded = |share: f64| (share * 1e3).round() / 1e3;
+    TenantStatus {
+        name: tenant.name.to_string(),
+        weight: tenant.rules.weight.number(),
+        share: rounded(tenant.share),
+        used: rounded(tenant.used),
+        running: count(tenant.running),
+        waiting: count(tenant.waiting),
+        averages: tenant.averages.iter().map(|(name, average)| (name.to_string(), *average)).collect(),
+    }
+}
+
+/// The first tenants in one line; none if there are none.
+fn shares(shares: &SharesReport) -> Option<String> {
+    let share = |tenant: &TenantReport| {
+        format!("{} {:.1}% (used {:.1}%)", tenant.name, tenant.share * 100.0, tenant.used * 100.0)
+    };
+    let first: Vec<String> = shares.tenants.iter().take(NAMED).map(share).collect();
+    let more = if shares.tenants.len() > NAMED { ", ..." } else { "" };
+    (!first.is_empty()).then(|| format!("{}{more}", first.join(", ")))
+}
+
+/// What a status says that tenants used.
+pub(crate) fn counted(status: &ScavengerPoolStatus) -> Option<Counted> {
+    let averages = |tenant: &TenantStatus| {
+        let averages = tenant.averages.iter().map(|(name, average)| (Name::from(name.as_str()), *average));
+        (Name::from(tenant.name.as_str()), averages.collect())
+    };
+    let until = status.tenants_counted_until.as_ref()?.0;
+    Some(Counted { until, used: status.tenants.iter().map(averages).collect() })
+}
+
+/// The status without what changes with every second.
+pub(crate) fn without_counts(status: &ScavengerPoolStatus) -> ScavengerPoolStatus {
+    let mut status = status.clone();
+    status.tenants_counted_until = None;
+    status.tenants.iter_mut().for_each(|tenant| tenant.averages.clear());
+    status
 }
 
 /// Interruptions that budgets hold back.
@@ -214,7 +267,7 @@ mod tests {
     use scavenger_planner::{
         Planner,
         fixtures::{at, node, settings},
-        values::{Observation, Settings},
+        values::{Counted, Observation, Settings},
     };
     use scavenger_vocabulary::Reason;
 
@@ -241,6 +294,32 @@ mod tests {
         assert_eq!((held.reason.as_str(), held.jobs), ("NodeLeftPool", 1));
         assert_eq!(held.next_time, Some(Time(at(60))));
         assert_eq!(of(None).next_time, None);
+    }
+
+    #[test]
+    fn what_tenants_used_is_read_back_as_it_was_written() {
+        let settings = settings().shared(&[("chem", 2.0)]);
+        let mut planner = Planner::default();
+        planner.observe(Observation::Node(node("n", 4000)), at(0));
+        planner.observe(Observation::Pool(Box::new(Ok(settings))), at(0));
+        let used = BTreeMap::from([("chem".into(), BTreeMap::from([("cpu".into(), 1.0 / 3.0)]))]);
+        let before = Counted { until: at(-86_400), used };
+        planner.observe(Observation::Counted(Some(Box::new(before))), at(0));
+        planner.plan(at(0));
+        let written = status(&planner.pool_report(at(0)), at(0));
+        let text = serde_json::to_string(&written).unwrap();
+        let read = counted(&serde_json::from_str(&text).unwrap()).unwrap();
+        assert_eq!(read.until, at(0));
+        assert_eq!(
+            read.used.get("chem").and_then(|used| used.get("cpu")),
+            Some(&0.166_666_667),
+            "half in a day"
+        );
+        assert_eq!(written.shares.as_deref(), Some("chem 0.0% (used 4.2%)"));
+        let mut later = written.clone();
+        later.tenants_counted_until = Some(Time(at(60)));
+        assert_eq!(without_counts(&later), without_counts(&written), "a moment is no news");
+        assert_eq!(counted(&ScavengerPoolStatus::default()), None);
     }
 
     #[test]

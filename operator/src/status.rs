@@ -319,7 +319,8 @@ fn clamped(number: i64) -> u32 {
     u32::try_from(number.max(0)).unwrap_or(u32::MAX)
 }
 
-fn attempt(attempt: &crd::Attempt) -> Attempt {
+/// An attempt as the planner sees it.
+pub(crate) fn attempt(attempt: &crd::Attempt) -> Attempt {
     // Written by the operator from a spec that was checked; an amount that cannot be read counts as none.
     let mut per_pod = validate::resources("requests", &attempt.requests).unwrap_or_default();
     per_pod.pods = 1;

@@ -65,6 +65,8 @@ pub mod strict;
 pub mod supervision;
 #[cfg(feature = "crd")]
 pub mod supervisor;
+#[cfg(feature = "crd")]
+pub mod tenants;
 pub mod terminal;
 #[cfg(feature = "http")]
 pub mod tuning;

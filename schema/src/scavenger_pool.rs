@@ -18,6 +18,7 @@ use crate::{
     form,
     shapes::{self, Quantity},
     supervisor::PoolSupervisor,
+    tenants::{SharingSpec, TenantStatus},
 };
 
 pub use crate::{limits::Limits, usage::UsageSpec};
@@ -39,6 +40,7 @@ pub use crate::{limits::Limits, usage::UsageSpec};
     printcolumn(name = "CPU", type_ = "string", json_path = ".status.allocatable.cpu"),
     printcolumn(name = "Running", type_ = "integer", json_path = ".status.queue.running"),
     printcolumn(name = "Waiting", type_ = "integer", json_path = ".status.queue.waiting"),
+    printcolumn(name = "Tenants", type_ = "string", json_path = ".status.shares", priority = 1),
     validation = Rule::new("self.metadata.name == 'default'").message("metadata.name must be 'default': one pool is read for now")
 )]
 #[serde(rename_all = "camelCase")]
@@ -47,6 +49,7 @@ pub use crate::{limits::Limits, usage::UsageSpec};
     validation = cel::at_least("startDeadline", "1s"),
     validation = cel::between("reserveAfter", "1s", "168h"),
     validation = cel::between_if_given("minimumRun", "0s", "24h"),
+    validation = cel::between_if_given("shareHalfLife", "1h", "8760h"),
     validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || self.interruptThreshold >= 1.0 || (self.startThreshold <= self.headroomTarget && self.headroomTarget < self.interruptThreshold)").message("headroomTarget must be at least startThreshold and below interruptThreshold (interruptThreshold: 1 switches headroom off)").field_path(".headroomTarget"),
     validation = Rule::new("(has(self.interruptThresholdOverrides) ? self.interruptThresholdOverrides.map(k, k) : []).all(k, self.interruptThresholdOverrides[k] >= 1.0 || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThresholdOverrides[k]))").message("for each resource in interruptThresholdOverrides the headroom target must be at least the start threshold and below the interrupt threshold (1 switches it off)").field_path(".interruptThresholdOverrides"),
     validation = Rule::new("!has(self.interruptThreshold) || dyn(self.interruptThreshold) == null || self.interruptThreshold >= 1.0 || ['cpu', 'memory', 'pods'].all(k, (has(self.interruptThresholdOverrides) && k in self.interruptThresholdOverrides) || ((has(self.startThresholdOverrides) && k in self.startThresholdOverrides ? self.startThresholdOverrides[k] : self.startThreshold) <= (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) && (has(self.headroomTargetOverrides) && k in self.headroomTargetOverrides ? self.headroomTargetOverrides[k] : self.headroomTarget) < self.interruptThreshold))").message("for cpu, memory and pods the headroom target must be at least the start threshold and below interruptThreshold (1 switches headroom off)").field_path(".headroomTargetOverrides"),
@@ -208,6 +211,10 @@ pub struct ScavengerPoolSpec {
     /// deploy/preemption-operator for what else that needs.
     #[serde(default)]
     pub preemption_mode: PreemptionMode,
+
+    /// How tenants share the pool.
+    #[serde(flatten)]
+    pub sharing: SharingSpec,
 
     /// True while no ScavengerJob starts. Those that run go on.
     #[serde(default)]
@@ -489,6 +496,7 @@ impl Default for ScavengerPoolSpec {
             accounting: Accounting::default(),
             usage: UsageSpec::default(),
             preemption_mode: PreemptionMode::default(),
+            sharing: SharingSpec::default(),
             paused: false,
             drain: false,
             limits: Limits::default(),
@@ -544,6 +552,16 @@ pub struct ScavengerPoolStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub held_back: Vec<HeldBack>,
+    /// How tenants stand, those that used most first: at most 1000. Not given where the spec says nothing of tenants.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub tenants: Vec<TenantStatus>,
+    /// Up to when it counts what they used. What attempts have held since stands in the statuses of their ScavengerJobs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenants_counted_until: Option<Time>,
+    /// The first of them, with the share that each holds and the one that it used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shares: Option<String>,
     /// Which nodes of the pool have a live node agent; not given while no agent is live and none is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_agents: Option<NodeAgentsStatus>,

@@ -73,10 +73,12 @@ words! {
         BehindInQueue,
         /// It waits out a delay after an interruption or a failed start.
         BackingOff,
-        /// The pool admits nothing (no pool, a bad one, or one that is paused or drained).
+        /// The pool admits nothing (no pool, a bad one, or one that is paused or drained), or its tenant is paused.
         Paused,
         /// The quota of its namespace is used up: its own start was refused, or that of another which asks for no more.
         QuotaExceeded,
+        /// Its tenant holds as much of the pool as its `maxShare` allows.
+        TenantLimit,
         /// The API server refuses its Job or its pods: an admission policy or webhook, a LimitRange, Pod Security. Its
         /// own start was refused, or all that were tried in its namespace. Or its RuntimeClass is not there, or not
         /// allowed by the pool.

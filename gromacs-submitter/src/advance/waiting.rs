@@ -60,8 +60,12 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
     let grows = status.private.grown_from.is_some();
     // It ran, and did not stop to stand in line.
     let stands_in_line = grows && why == Some(WaitingReason::BehindInQueue);
-    let no_room =
-        stands_in_line || matches!(why, Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled));
+    // A tenant's limit is like a smaller pool: a smaller configuration may fit into what is left of it.
+    let has_none = matches!(
+        why,
+        Some(WaitingReason::NoCapacity | WaitingReason::Unscheduled | WaitingReason::TenantLimit)
+    );
+    let no_room = stands_in_line || has_none;
     // While the operator is away, its last word counts until it was said.
     let away_since = input.pool().and_then(|pool| pool.update_time).filter(|_| is_operator_away(input));
     let waited = run_clock(&mut status, no_room && !is_operator_away(input), away_since.unwrap_or(input.now));
@@ -82,6 +86,7 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
         Some(
             WaitingReason::NoCapacity
             | WaitingReason::Unscheduled
+            | WaitingReason::TenantLimit
             | WaitingReason::BackingOff
             | WaitingReason::Paused
             | WaitingReason::Suspended

@@ -10,6 +10,8 @@
 //! | What keeps a ScavengerJob from starting, apart from capacity? | `lifecycle/waiting.rs` | `next` |
 //! | Why does a ScavengerJob in the queue wait? | `queue/lines.rs` | `Queue::waiting` |
 //! | Which ScavengerJob starts next? | `queue/walk.rs` | `Queue::walk` |
+//! | Which tenant comes first, and how much may it hold? | `queue/shares.rs` | `Shares::stand`, `Shares::beyond` |
+//! | What did a tenant use? | `queue/charges.rs` | `Charges::used` |
 //! | In which order do ScavengerJobs wait? | `queue/lines.rs` | `Queue::in_order` |
 //! | In which namespaces are starts refused, and which ScavengerJob tries again? | `backoff/blocked.rs` | `Blocked::settle` |
 //! | Which ScavengerJob may use capacity that is reserved for another? | `queue/rank.rs` | `may_borrow` |
@@ -113,6 +115,6 @@ pub mod internals {
         causes::{headroom, least_loss::Candidate, pending_pod},
         facts::evidence::Evidence,
         lifecycle::verdict::{Case, JobState, Verdict, judge},
-        queue::{Context, Loans, Queue, Starting},
+        queue::{Context, Loans, Queue, Shares, Starting},
     };
 }

@@ -13,6 +13,7 @@
 //! | what the garbage collector does | `garbage_collector` |
 //! | what the scheduler does | `scheduler` |
 //! | which namespaces take what | `namespaces` |
+//! | when the pool's status says what tenants used, and labels of namespaces | `shares` |
 //! | what must hold in the cluster at every instant | `truth` |
 //! | what a test asks about the cluster | `queries` |
 //! | what is written down of the planner's answers | `trace` |
@@ -31,6 +32,7 @@ mod namespaces;
 mod queries;
 mod resize;
 mod scheduler;
+mod shares;
 mod supervisor;
 mod trace;
 mod truth;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::cluster::{Cluster, Event};
-use scavenger_planner::values::{Key, Name, Observation};
+use scavenger_planner::values::{Key, Name, Observation, ScavengerJob};
 
 /// The watches. Order holds within each, not between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,9 +86,14 @@ impl Cluster {
             Stream::ScavengerJobs => {
                 let there =
                     self.scavenger_jobs.values().map(|sj| Observation::ScavengerJob(Box::new(sj.clone())));
+                let ended = |sj: &ScavengerJob| {
+                    let ended = self.ended.get(&sj.uid)?.clone();
+                    Some(Observation::EndedAttempts(sj.key.clone(), sj.uid.clone(), ended))
+                };
+                let ended: Vec<_> = self.scavenger_jobs.values().filter_map(ended).collect();
                 let gone =
                     self.told.scavenger_jobs.iter().filter(|key| !self.scavenger_jobs.contains_key(*key));
-                there.chain(gone.cloned().map(Observation::ScavengerJobGone)).collect()
+                there.chain(gone.cloned().map(Observation::ScavengerJobGone)).chain(ended).collect()
             }
             Stream::Jobs => {
                 let uids: BTreeSet<&Name> = self.jobs.values().map(|job| &job.uid).collect();
@@ -114,7 +119,20 @@ impl Cluster {
                 let classes = self.runtime_classes.values().cloned().map(Observation::RuntimeClass);
                 self.nodes.values().cloned().map(Observation::Node).chain(gone).chain(classes).collect()
             }
-            Stream::Pool => vec![Observation::Pool(Box::new(self.pool.clone()))],
+            Stream::Pool => {
+                let namespaces = self.namespaces.iter();
+                let namespaces =
+                    namespaces.map(|(name, labels)| Observation::Namespace(name.clone(), labels.clone()));
+                [Observation::Pool(Box::new(self.pool.clone()))]
+                    .into_iter()
+                    .chain(
+                        self.shares_written
+                            .clone()
+                            .map(|counted| Observation::Counted(Some(Box::new(counted)))),
+                    )
+                    .chain(namespaces)
+                    .collect()
+            }
         }
     }
 
@@ -149,7 +167,12 @@ impl Cluster {
                 let former = std::mem::replace(&mut self.heard_pool, pool.as_ref().clone().ok());
                 self.former_pools.extend(former.map(|settings| (self.now, settings)));
             }
-            Observation::PodsRelisted
+            Observation::EndedAttempts(..)
+            | Observation::Namespace(..)
+            | Observation::NamespaceGone(_)
+            | Observation::NamespacesKnown(_)
+            | Observation::Counted(_)
+            | Observation::PodsRelisted
             | Observation::Volume(_)
             | Observation::VolumeGone(_)
             | Observation::VolumesKnown(_)

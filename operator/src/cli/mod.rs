@@ -13,6 +13,7 @@ mod pool;
 mod queue;
 mod run;
 mod snapshot;
+mod tenants;
 mod text;
 
 use anyhow::Context;
@@ -37,6 +38,7 @@ enum Command {
     Check(check::Options),
     Queue(queue::Options),
     Nodes(nodes::Options),
+    Tenants(tenants::Options),
     Explain(explain::Options),
     Interrupt(job::Interrupt),
     Hold(job::Hold),
@@ -91,6 +93,7 @@ pub async fn main() -> anyhow::Result<()> {
         Command::Check(options) => Box::pin(check::exec(&options)).await,
         Command::Queue(options) => queue::exec(&options).await,
         Command::Nodes(options) => nodes::exec(&options).await,
+        Command::Tenants(options) => tenants::exec(&options).await,
         Command::Explain(options) => explain::exec(&options).await,
         Command::Interrupt(options) => job::interrupt(&options).await,
         Command::Hold(options) => job::hold(&options).await,

@@ -22,7 +22,8 @@ use super::{
 ///
 /// Looks at the cluster once, or at a snapshot of it. The columns INTERRUPTED, WAITS and SHARE are the parts of the rank, in
 /// the order in which they decide: the interruptions that count (at most 10), the time since the creation or the last
-/// interruption, and the share of the pool that the namespace holds, the smaller first. A ScavengerJob that does not fit
+/// interruption, and the share of the pool that the tenant holds, the smaller first. In a pool with order FairShare what the
+/// tenant used decides before the time, among those that were never interrupted. A ScavengerJob that does not fit
 /// does not hold up those behind it. The lines below the table count the ScavengerJobs that can start now, and those that
 /// wait for something other than capacity.
 #[derive(Debug, clap::Args)]
@@ -53,8 +54,10 @@ struct Row {
     /// Those that count.
     interruptions: u32,
     waiting_since: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
     /// From 0 to 1.
-    namespace_share: f64,
+    tenant_share: f64,
     ready_since: Timestamp,
     last_start_failed: bool,
     pod_count: u32,
@@ -158,7 +161,8 @@ fn row(rank: usize, entry: &QueueEntry<'_>, waiting: Option<&Option<Waiting>>) -
         name: entry.sj.name.to_string(),
         interruptions: entry.interruptions,
         waiting_since: entry.waiting_since,
-        namespace_share: entry.namespace_share as f64 / 1e6,
+        tenant: entry.tenant.as_ref().map(ToString::to_string),
+        tenant_share: entry.tenant_share as f64 / 1e6,
         ready_since: entry.ready_since,
         last_start_failed: entry.last_start_failed,
         pod_count: demand.pod_count,
@@ -179,7 +183,7 @@ fn lines(rows: &[Row], now: Timestamp) -> String {
                 format!("{}/{}", row.namespace, row.name),
                 row.interruptions.to_string(),
                 age(now.duration_since(row.waiting_since)),
-                format!("{:.1}%", row.namespace_share * 100.0),
+                format!("{:.1}%", row.tenant_share * 100.0),
                 age(now.duration_since(row.ready_since)),
                 row.asks.clone(),
                 format!("{}{failed}", row.reason.unwrap_or("not judged yet")),

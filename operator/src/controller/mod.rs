@@ -479,8 +479,12 @@ impl PoolStatus {
                 new.last_transition_time = old.last_transition_time.clone();
             }
         }
+        // Somebody's deletion may wait until it is written down what was used.
+        let is_awaited = pool.shares.as_ref().is_some_and(|shares| shares.is_awaited);
         let is_told = |(told, at): &(ScavengerPoolStatus, Instant)| {
-            *told == status && at.elapsed() < POOL_STATUS_AT_LEAST_EVERY
+            !is_awaited
+                && pool::without_counts(told) == pool::without_counts(&status)
+                && at.elapsed() < POOL_STATUS_AT_LEAST_EVERY
         };
         if self.written.as_ref().is_some_and(is_told) {
             return;

@@ -32,6 +32,15 @@ pub(super) struct GroupLabels {
     pub(super) unit: &'static str,
 }
 
+/// A tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct TenantLabel {
+    pub(super) tenant: String,
+}
+
+/// Tenants that have series of their own: those that used most.
+const TENANTS: usize = 100;
+
 /// Amounts by labels.
 type Amounts<Labels> = Family<Labels, Gauge<f64, AtomicU64>>;
 
@@ -48,6 +57,9 @@ pub(super) struct PoolMetrics {
     closed: Family<ReasonLabel, Gauge>,
     overdue: Gauge,
     pub(super) held_back: Family<ReasonLabel, Gauge>,
+    pub(super) tenant_share: Amounts<TenantLabel>,
+    pub(super) tenant_used: Amounts<TenantLabel>,
+    pub(super) tenant_waiting: Family<TenantLabel, Gauge>,
 }
 
 impl PoolMetrics {
@@ -96,6 +108,21 @@ impl PoolMetrics {
             "ScavengerJobs that would be interrupted if the pool's disruptionBudgets allowed it now, by reason",
             self.held_back.clone(),
         );
+        registry.register(
+            "tenant_share",
+            "What a tenant holds of the pool, from 0 to 1: of the resource of which it holds most",
+            self.tenant_share.clone(),
+        );
+        registry.register(
+            "tenant_used",
+            "What a tenant used of the pool, from 0 to 1: the average in which a half-life ago counts half as much",
+            self.tenant_used.clone(),
+        );
+        registry.register(
+            "tenant_waiting_jobs",
+            "ScavengerJobs of a tenant that wait, for whatever reason",
+            self.tenant_waiting.clone(),
+        );
     }
 
     pub(super) fn set(&self, pool: &PoolReport<'_>) {
@@ -114,6 +141,7 @@ impl PoolMetrics {
             let number = i64::try_from(held.jobs.len()).unwrap_or(i64::MAX);
             self.held_back.get_or_create(&ReasonLabel { reason: held.reason.to_string() }).set(number);
         }
+        self.set_tenants(pool);
         for (family, amounts) in [
             (&self.allocatable, pool.allocatable),
             (&self.used, &pool.used),
@@ -139,6 +167,22 @@ impl PoolMetrics {
                     unit,
                 });
             }
+        }
+    }
+}
+
+impl PoolMetrics {
+    /// Tenants come and go: the figures of those that went end.
+    fn set_tenants(&self, pool: &PoolReport<'_>) {
+        self.tenant_share.clear();
+        self.tenant_used.clear();
+        self.tenant_waiting.clear();
+        for tenant in pool.shares.iter().flat_map(|shares| &shares.tenants).take(TENANTS) {
+            let label = TenantLabel { tenant: tenant.name.to_string() };
+            self.tenant_share.get_or_create(&label).set(tenant.share);
+            self.tenant_used.get_or_create(&label).set(tenant.used);
+            let waiting = i64::try_from(tenant.waiting).unwrap_or(i64::MAX);
+            self.tenant_waiting.get_or_create(&label).set(waiting);
         }
     }
 }

@@ -14,7 +14,7 @@ use scavenger_program::metrics_page::assert_explained;
 use serde_json::Value;
 
 use super::{
-    pool::{AmountLabels, GroupLabels},
+    pool::{AmountLabels, GroupLabels, TenantLabel},
     *,
 };
 
@@ -25,6 +25,11 @@ const RULES: &str = include_str!("../../../deploy/monitoring/rules.yaml");
 /// Metrics of which each family has a member.
 fn filled() -> Metrics {
     let metrics = Metrics::new();
+    let tenant = TenantLabel { tenant: "any".to_owned() };
+    for family in [&metrics.pool.tenant_share, &metrics.pool.tenant_used] {
+        drop(family.get_or_create(&tenant));
+    }
+    drop(metrics.pool.tenant_waiting.get_or_create(&tenant));
     // A family without a member is not served.
     for family in [&metrics.interruptions, &metrics.withdrawals, &metrics.failures] {
         drop(family.get_or_create(&End { namespace: "any".to_owned(), reason: "Any".to_owned() }));
@@ -484,6 +489,7 @@ fn figures(allocatable: &Resources, used: &Resources, groups: Vec<GroupReport<'_
         measuring_memory: Measuring::No,
         usage: None,
         held_back: Vec::new(),
+        shares: None,
     };
     metrics.pool(&pool, Timestamp::from_second(100).unwrap());
     metrics

@@ -1,5 +1,7 @@
 //! From API objects to the planner's values. Only what the planner needs is kept.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::{
     batch::v1::Job as BatchJob,
@@ -15,7 +17,7 @@ use scavenger_planner::values::{
 };
 use scavenger_schema::names;
 
-pub(crate) use super::scavenger_job::{sj, undecodable_sj};
+pub(crate) use super::scavenger_job::{ended_attempts, sj, undecodable_sj};
 use super::{
     constraints, container, owner,
     requests::{self, amounts},
@@ -241,11 +243,7 @@ pub(crate) fn node(object: &ApiNode) -> Node {
     Node {
         name: object.name_any().as_str().into(),
         allocatable: status.and_then(|status| status.allocatable.as_ref()).map(amounts).unwrap_or_default(),
-        labels: object
-            .labels()
-            .iter()
-            .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
-            .collect(),
+        labels: labels(object),
         taints: spec
             .and_then(|spec| spec.taints.as_deref())
             .unwrap_or_default()
@@ -292,6 +290,12 @@ fn until(object: &ApiNode) -> Option<Result<Timestamp, String>> {
 fn one_line(text: &str) -> String {
     const LONGEST: usize = 200;
     text.split(char::is_control).next().unwrap_or_default().trim().chars().take(LONGEST).collect()
+}
+
+/// The labels of an object.
+pub(crate) fn labels<K: kube::Resource>(object: &K) -> BTreeMap<Name, Name> {
+    let labels = object.labels().iter();
+    labels.map(|(key, value)| (key.as_str().into(), value.as_str().into())).collect()
 }
 
 /// A PersistentVolume. One whose claim was deleted is bound to nobody, although it names it yet.

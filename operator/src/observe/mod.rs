@@ -19,11 +19,11 @@ use std::{
 use futures::StreamExt;
 use k8s_openapi::api::{
     batch::v1::Job as BatchJob,
-    core::v1::{Node as ApiNode, PersistentVolume, Pod as ApiPod},
+    core::v1::{Namespace, Node as ApiNode, PersistentVolume, Pod as ApiPod},
     node::v1::RuntimeClass,
 };
 use kube::{
-    Api, Client,
+    Api, Client, ResourceExt as _,
     core::DeserializeGuard,
     runtime::{WatchStreamExt, watcher},
 };
@@ -33,7 +33,7 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::warn;
 
-use crate::{controller::Message, metrics::Metrics, node_use::Store, validate};
+use crate::{controller::Message, metrics::Metrics, node_use::Store, pool, validate};
 use progress::Progress;
 
 /// The kinds that are watched.
@@ -45,23 +45,25 @@ pub(crate) enum Watched {
     Nodes,
     Volumes,
     RuntimeClasses,
+    Namespaces,
     Pools,
 }
 
 impl Watched {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::ScavengerJobs,
         Self::Jobs,
         Self::Pods,
         Self::Nodes,
         Self::Volumes,
         Self::RuntimeClasses,
+        Self::Namespaces,
         Self::Pools,
     ];
 
     /// True if nothing is planned while this kind is unknown: half a view would show room that is not there and Jobs
     /// that seem to be gone. Of volumes and RuntimeClasses only starts need to know, and only those that name one:
-    /// others who need room are not kept waiting for them.
+    /// others who need room are not kept waiting for them. Without its labels a namespace is a tenant by its own name.
     pub(crate) fn is_vital(self) -> bool {
         self.known(true).is_none()
     }
@@ -71,6 +73,7 @@ impl Watched {
         match self {
             Self::Volumes => Some(Observation::VolumesKnown(known)),
             Self::RuntimeClasses => Some(Observation::RuntimeClassesKnown(known)),
+            Self::Namespaces => Some(Observation::NamespacesKnown(known)),
             Self::ScavengerJobs | Self::Jobs | Self::Pods | Self::Nodes | Self::Pools => None,
         }
     }
@@ -83,6 +86,7 @@ impl Watched {
             Self::Nodes => "nodes",
             Self::Volumes => "persistentvolumes",
             Self::RuntimeClasses => "runtimeclasses",
+            Self::Namespaces => "namespaces",
             Self::Pools => "scavengerpools",
         }
     }
@@ -94,11 +98,16 @@ struct Kind<K, I> {
     /// What identifies an object once it is gone, and what is seen of it while it is there; none if it is not ours.
     see: fn(&K) -> Option<(I, Observation)>,
     gone: fn(I) -> Observation,
+    /// What is seen of it beside that, each time or only in lists.
+    beside: fn(&K, Listed) -> Option<Observation>,
     /// True if the object could be decoded.
     readable: fn(&K) -> bool,
     /// What is seen when the watch lists everything again.
     relisted: Option<fn() -> Observation>,
 }
+
+/// True for an object of a list.
+type Listed = bool;
 
 /// Where watches report how they get on, and what they begin with.
 #[derive(Clone, Default)]
@@ -157,6 +166,7 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>, reporting: 
         watched: Watched::Pods,
         see: |pod: &ApiPod| Some((convert::key(pod), Observation::Pod(Box::new(convert::pod(pod))))),
         gone: Observation::PodGone,
+        beside: |_, _| None,
         readable: |_| true,
         relisted: Some(|| Observation::PodsRelisted),
     };
@@ -175,6 +185,7 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>, reporting: 
             Some((node.name.clone(), Observation::Node(node)))
         },
         gone: Observation::NodeGone,
+        beside: |_, _| None,
         readable: |_| true,
         relisted: None,
     };
@@ -193,6 +204,7 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>, reporting: 
             Some((volume.name.clone(), Observation::Volume(volume)))
         },
         gone: Observation::VolumeGone,
+        beside: |_, _| None,
         readable: |_| true,
         relisted: None,
     };
@@ -206,16 +218,21 @@ pub(crate) fn start(client: &Client, sender: &mpsc::Sender<Message>, reporting: 
             Some((class.name.clone(), Observation::RuntimeClass(class)))
         },
         gone: Observation::RuntimeClassGone,
+        beside: |_, _| None,
         readable: |_| true,
         relisted: None,
     };
     let all = Api::<RuntimeClass>::all(client.clone());
     spawn(&mut watches, all, watcher::Config::default(), classes, (sender, reporting));
 
+    let all = Api::<Namespace>::all(client.clone());
+    spawn(&mut watches, all, watcher::Config::default(), namespaces(), (sender, reporting));
+
     let pools = Kind {
         watched: Watched::Pools,
         see: see_pool,
         gone: |()| Observation::Pool(Box::new(Err(no_pool()))),
+        beside: |guard, _| see_counted(guard),
         readable: |guard: &DeserializeGuard<ScavengerPool>| guard.0.is_ok(),
         relisted: None,
     };
@@ -237,6 +254,10 @@ fn scavenger_jobs() -> Kind<DeserializeGuard<ScavengerJob>, Key> {
         watched: Watched::ScavengerJobs,
         see: see_sj,
         gone: Observation::ScavengerJobGone,
+        // Of an attempt that ends while a watch goes on, every version is seen.
+        beside: |guard, is_listed| {
+            guard.0.as_ref().ok().filter(|_| is_listed).and_then(convert::ended_attempts)
+        },
         readable: |guard| guard.0.is_ok(),
         relisted: None,
     }
@@ -251,6 +272,21 @@ fn jobs() -> Kind<BatchJob, (Name, Name, Name)> {
             Some((identity, Observation::Job(job)))
         },
         gone: |(namespace, owner, uid): (Name, Name, Name)| Observation::JobGone { namespace, owner, uid },
+        beside: |_, _| None,
+        readable: |_| true,
+        relisted: None,
+    }
+}
+
+fn namespaces() -> Kind<Namespace, Name> {
+    Kind {
+        watched: Watched::Namespaces,
+        see: |namespace: &Namespace| {
+            let name = Name::from(namespace.name_any());
+            Some((name.clone(), Observation::Namespace(name, convert::labels(namespace))))
+        },
+        gone: Observation::NamespaceGone,
+        beside: |_, _| None,
         readable: |_| true,
         relisted: None,
     }
@@ -288,6 +324,12 @@ fn see_pool(guard: &DeserializeGuard<ScavengerPool>) -> Option<((), Observation)
     };
     let named = |reason| format!("the ScavengerPool {:?} cannot be used: {reason}", names::DEFAULT_POOL);
     Some(((), Observation::Pool(Box::new(settings.map_err(named)))))
+}
+
+/// What the status of the pool says that tenants used.
+fn see_counted(guard: &DeserializeGuard<ScavengerPool>) -> Option<Observation> {
+    let status = guard.0.as_ref().ok()?.status.as_ref();
+    Some(Observation::Counted(status.and_then(pool::counted).map(Box::new)))
 }
 
 fn spawn<K, I>(
@@ -357,7 +399,7 @@ where
             }
             Ok(watcher::Event::InitApply(object)) => {
                 relisted.insert(convert::key(&object));
-                watch.apply(&object).await?;
+                watch.apply(&object, true).await?;
             }
             Ok(watcher::Event::InitDone) => {
                 let known = watch.there.keys().chain(&watch.undecodable);
@@ -368,10 +410,10 @@ where
                 relisted.clear();
                 sender.send(Message::Listed(watched)).await?;
             }
-            Ok(watcher::Event::Apply(object)) => watch.apply(&object).await?,
+            Ok(watcher::Event::Apply(object)) => watch.apply(&object, false).await?,
             Ok(watcher::Event::Delete(object)) => {
                 // The last version may carry news (a container's end) that no other version did.
-                watch.apply(&object).await?;
+                watch.apply(&object, false).await?;
                 watch.gone(&convert::key(&object)).await?;
             }
             Err(error) if code(&error) == "403" => sender.send(Message::Forbidden(watched)).await?,
@@ -390,7 +432,7 @@ where
         Self { kind, there: BTreeMap::new(), undecodable: BTreeSet::new(), sender, reporting }
     }
 
-    async fn apply(&mut self, object: &K) -> Sent {
+    async fn apply(&mut self, object: &K, is_listed: Listed) -> Sent {
         let key = convert::key(object);
         if !convert::is_ordered(object) {
             let version = object.meta().resource_version.clone().unwrap_or_default();
@@ -404,7 +446,11 @@ where
         {
             self.sender.send(Message::Seen((self.kind.gone)(before))).await?;
         }
-        self.sender.send(Message::Seen(observation)).await
+        self.sender.send(Message::Seen(observation)).await?;
+        match (self.kind.beside)(object, is_listed) {
+            Some(beside) => self.sender.send(Message::Seen(beside)).await,
+            None => Ok(()),
+        }
     }
 
     async fn gone(&mut self, key: &Key) -> Sent {

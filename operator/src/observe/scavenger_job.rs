@@ -1,7 +1,7 @@
 //! From a ScavengerJob to the planner's value.
 
 use kube::ResourceExt;
-use scavenger_planner::values;
+use scavenger_planner::values::{self, Observation, Stretch};
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 
 use super::convert::{creation_time, key, resource_version, uid};
@@ -23,6 +23,15 @@ pub(crate) fn sj(object: &ScavengerJob) -> values::ScavengerJob {
         spec: validate::sj(object).map_err(|error| error.to_string()),
         status: status::from_crd(object.status.as_ref()),
     }
+}
+
+/// Attempts in its history that ended before the one that its status speaks of; none if it has none.
+pub(crate) fn ended_attempts(object: &ScavengerJob) -> Option<Observation> {
+    let status = object.status.as_ref()?;
+    let last = status.attempt.as_ref().map(|attempt| attempt.number);
+    let ended = status.attempts.iter().filter(|attempt| Some(attempt.number) != last);
+    let ended: Vec<_> = ended.map(|attempt| Stretch::of(&status::attempt(attempt))).collect();
+    (!ended.is_empty()).then(|| Observation::EndedAttempts(key(object), uid(object), ended))
 }
 
 /// A ScavengerJob of which only the metadata can be read.

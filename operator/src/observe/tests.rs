@@ -9,7 +9,7 @@ where
     let (sender, mut messages) = mpsc::channel(100);
     let mut watch = Watch::new(kind, &sender, reporting);
     for object in objects {
-        watch.apply(object).await.unwrap();
+        watch.apply(object, true).await.unwrap();
     }
     drop(watch);
     drop(sender);
@@ -20,6 +20,10 @@ where
             Message::Seen(Observation::JobGone { uid, .. }) => format!("gone {uid}"),
             Message::Seen(Observation::ScavengerJob(sj)) => {
                 format!("scavenger job, deleting {}, finalizer {}", sj.deleting, sj.has_finalizer)
+            }
+            Message::Seen(Observation::EndedAttempts(_, _, ended)) => {
+                let numbers: Vec<u32> = ended.iter().map(|stretch| stretch.attempt).collect();
+                format!("ended {numbers:?}")
             }
             Message::Unordered(watched, version) => format!("{} unordered: {version}", watched.name()),
             other => format!("{other:?}"),
@@ -92,6 +96,37 @@ async fn what_can_not_be_decoded_is_counted_and_can_be_deleted() {
         ["scavenger job, deleting false, finalizer true"]
     );
     assert_eq!(counted().as_deref(), Some("0"));
+}
+
+/// What a planner that begins has to know: attempts that it never saw.
+#[tokio::test]
+async fn a_listed_one_is_seen_with_the_attempts_before_its_last() {
+    let attempt = |number: u32| {
+        serde_json::json!({
+            "number": number, "jobName": format!("one-{number}"), "generation": 1, "podCount": 2,
+            "requests": { "cpu": "2" }, "priorityClassName": "scavenger-1",
+            "creationTime": "2026-01-01T00:00:00Z", "endTime": "2026-01-01T01:00:00Z",
+        })
+    };
+    let object = serde_json::json!({
+        "apiVersion": "scavenger.dev/v1alpha1", "kind": "ScavengerJob",
+        "metadata": { "name": "one", "namespace": "lab", "uid": "u", "resourceVersion": "7" },
+        "spec": {
+            "image": "i", "interruptionAfter": "1m", "resources": { "requests": { "cpu": 1, "memory": 1 } },
+        },
+        "status": {
+            "phase": "Interrupted", "attempt": attempt(3), "attempts": [attempt(1), attempt(2), attempt(3)],
+        },
+    });
+    let listed = serde_json::from_value::<DeserializeGuard<ScavengerJob>>(object.clone()).unwrap();
+    let said = said(scavenger_jobs(), &Reporting::default(), &[listed]).await;
+    assert_eq!(said, ["scavenger job, deleting false, finalizer false", "ended [1, 2]"]);
+    let object: ScavengerJob = serde_json::from_value(object).unwrap();
+    let Some(Observation::EndedAttempts(_, uid, ended)) = convert::ended_attempts(&object) else {
+        panic!("it has a history")
+    };
+    assert_eq!((&*uid, ended[1].held.cpu_milli, ended[1].held.pods), ("u", 4000, 2));
+    assert_eq!(ended[1].until.map(|end| end.duration_since(ended[1].from).as_secs()), Some(3600));
 }
 
 /// The pool's status repeats it, so that a reader knows by which spec the operator plans.

@@ -9,9 +9,9 @@ use kube::ResourceExt;
 use scavenger_planner::{
     resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, Share, Thresholds, Weight, Weights},
     values::{
-        Accounting, Budget, Calendar, Controls, Demand, Filling, Headroom, Name, NodeGroup, Placement,
-        PreemptionMode, Rank, Runtime, ScavengerJobSpec, Schedule, Settings, SupervisionSpec, Supervisor,
-        Toleration, UsageRules, Window,
+        Accounting, Budget, Calendar, Controls, Demand, Filling, Headroom, Name, NodeGroup, Order, Placement,
+        PreemptionMode, Rank, Runtime, ScavengerJobSpec, Schedule, Settings, Sharing, SupervisionSpec,
+        Supervisor, Tenant, Toleration, UsageRules, Window,
     },
 };
 use scavenger_schema::{
@@ -20,6 +20,7 @@ use scavenger_schema::{
     scavenger_job::{self, Quantity, TaintEffect, TolerationOperator},
     scavenger_pool::{self as crd, ScavengerPoolSpec, ThresholdWindow},
     supervisor::Switch,
+    tenants::{self, SharingSpec},
 };
 use scavenger_vocabulary::Reason;
 use thiserror::Error;
@@ -226,12 +227,43 @@ pub(crate) fn settings(spec: &ScavengerPoolSpec, generation: Option<i64>) -> Res
             crd::PreemptionMode::Scheduler => PreemptionMode::Scheduler,
             crd::PreemptionMode::Operator => PreemptionMode::Operator,
         },
+        sharing: sharing(&spec.sharing),
         paused: spec.paused,
         drain: spec.drain,
         supervisor: supervisor(spec),
         usage: usage(spec),
     })
 }
+
+/// How tenants share the pool; none if the spec says nothing of that.
+fn sharing(spec: &SharingSpec) -> Option<Box<Sharing>> {
+    let says_something = spec.order != tenants::Order::default()
+        || spec.tenant_label.is_some()
+        || !spec.tenants.is_empty()
+        || spec.share_half_life.is_some();
+    let tenant = |tenant: &tenants::TenantSpec| {
+        let rules = Tenant {
+            weight: Weight::from_number(tenant.weight),
+            max_share: tenant.max_share.map(Share::from_fraction),
+            paused: tenant.paused,
+        };
+        (Name::from(tenant.name.as_str()), rules)
+    };
+    says_something.then(|| {
+        Box::new(Sharing {
+            order: match spec.order {
+                tenants::Order::Interruptions => Order::Interruptions,
+                tenants::Order::FairShare => Order::FairShare,
+            },
+            label: spec.tenant_label.as_deref().map(Name::from),
+            half_life: spec.share_half_life.map_or(WEEK, signed),
+            tenants: spec.tenants.iter().map(tenant).collect(),
+        })
+    })
+}
+
+/// After this time what a tenant used counts half as much, unless the spec says otherwise.
+const WEEK: SignedDuration = SignedDuration::from_hours(7 * 24);
 
 /// No node has a taint of another form, and a Job that tolerated it would be refused.
 fn tolerated_taints(spec: &ScavengerPoolSpec) -> Vec<Name> {

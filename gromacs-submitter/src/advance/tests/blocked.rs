@@ -18,6 +18,7 @@ fn what_no_other_row_waits_for_is_told_from_capacity() {
         (WaitingReason::NoCapacity, false),
         (WaitingReason::BehindInQueue, false),
         (WaitingReason::QuotaExceeded, false),
+        (WaitingReason::TenantLimit, false),
         (WaitingReason::Paused, false),
         (WaitingReason::BackingOff, false),
     ] {

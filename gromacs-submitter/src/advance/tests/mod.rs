@@ -312,7 +312,7 @@ fn never_fits_falls_back_at_once_and_only_when_judged() {
 
 #[test]
 fn no_room_falls_back_after_a_while() {
-    for reason in [WaitingReason::NoCapacity, WaitingReason::Unscheduled] {
+    for reason in [WaitingReason::NoCapacity, WaitingReason::Unscheduled, WaitingReason::TenantLimit] {
         let mut scene = Scene::with_job(submitted(), waits(1, reason));
         assert_eq!(scene.go().status.next_rung, None);
         scene.after(599);

@@ -33,20 +33,32 @@ pub(crate) struct Traits {
 }
 
 impl Capacity {
-    /// What pods of a namespace's ScavengerJobs occupy, or are promised, as a share of what the pool has: of the
-    /// resource of which that share is largest, in millionths.
-    pub fn dominant_share(&self, namespace: &Name, ledger: &Ledger) -> i128 {
-        let on_nodes = self.namespaces.get(namespace);
-        let promised = ledger.promised_to(namespace);
+    /// What pods of a namespace's ScavengerJobs occupy, or are promised.
+    pub(crate) fn held_in(&self, namespace: &Name, ledger: &Ledger) -> Resources {
+        let mut held = self.namespaces.get(namespace).cloned().unwrap_or_default();
+        if let Some(promised) = ledger.promised_to(namespace) {
+            held.add(promised);
+        }
+        held
+    }
+
+    /// An amount as a share of what the pool has: of the resource of which that share is largest, in millionths.
+    pub(crate) fn dominant_share(&self, held: &Resources) -> i128 {
         let share = |(name, amount): (&str, i64)| {
             let whole = self.totals.pool.allocatable.get(name);
-            let both = on_nodes
-                .map_or(0, |all| all.get(name))
-                .saturating_add(promised.map_or(0, |all| all.get(name)));
             // What nobody has nobody has a share of.
-            if whole <= 0 || amount <= 0 { 0 } else { i128::from(both) * 1_000_000 / i128::from(whole) }
+            if whole <= 0 || amount <= 0 { 0 } else { i128::from(amount) * 1_000_000 / i128::from(whole) }
         };
-        on_nodes.into_iter().chain(promised).flat_map(Resources::iter).map(share).max().unwrap_or(0)
+        held.iter().map(share).max().unwrap_or(0)
+    }
+
+    /// What ScavengerJobs may use of the pool now, those that run included.
+    pub(crate) fn usable(&self, settings: &Settings) -> Resources {
+        let mut usable = self.limit(settings).minus(&self.totals.pool.ordinary);
+        if let Some(takeable) = self.places.takeable() {
+            usable.subtract(takeable);
+        }
+        usable
     }
 
     /// Why a demand would not fit even if nothing else ran and every node of the pool were ready; none if it would.
@@ -105,11 +117,7 @@ impl Capacity {
 
     /// What would be left below the threshold if no ScavengerJob were there.
     pub(crate) fn free_row_without_scavengers(&self, settings: &Settings) -> Vec<i64> {
-        let mut free = self.limit(settings).minus(&self.totals.pool.ordinary);
-        if let Some(takeable) = self.places.takeable() {
-            free.subtract(takeable);
-        }
-        self.row_of_parts(&free, |sums| sums.limit(settings).minus(&sums.ordinary))
+        self.row_of_parts(&self.usable(settings), |sums| sums.limit(settings).minus(&sums.ordinary))
     }
 
     /// True if there would be capacity if no ScavengerJob were there.

@@ -49,6 +49,10 @@ pub struct Known<'a> {
     pub(crate) capacity: &'a Capacity,
     /// Why it cannot start yet because of a claim that it mounts.
     pub claim_wait: Option<ClaimWait>,
+    /// Its tenant, if that is paused.
+    pub paused_tenant: Option<&'a Name>,
+    /// False while it is not written down yet what its last attempt held.
+    pub is_counted: bool,
     /// What is known of its RuntimeClass; none if it names none.
     pub runtime_class: Option<Class<'a>>,
     /// True if a container of it has started with the spec that it has: in an earlier attempt, or in this one. What keeps its

@@ -146,6 +146,10 @@ fn next_of_deleted(known: &Known<'_>) -> Next {
     if let Some(until) = waiting::pods_may_come_until(known) {
         return Next::Wait(Some(until));
     }
+    if known.sj.has_finalizer && !known.is_counted {
+        // What its tenant used must not depend on whether it is deleted.
+        return Next::Wait(None);
+    }
     if known.sj.has_finalizer {
         return Next::Do(Task::RemoveFinalizer { last: transition::uncounted(known).map(Box::new) });
     }

@@ -91,6 +91,12 @@ fn of_pods_left(known: &Known<'_>) -> Option<Next> {
 }
 
 fn of_pool(known: &Known<'_>) -> Option<Next> {
+    if let Some(tenant) = known.paused_tenant
+        && known.settings.is_ok_and(|settings| !settings.drain && !settings.paused)
+    {
+        let message = format!("tenant {tenant} is paused (spec.tenants of the ScavengerPool)");
+        return not_ready(WaitingReason::Paused, &message, None);
+    }
     let message = match known.settings {
         Err(message) => message,
         Ok(settings) if settings.drain => "the ScavengerPool is being drained (spec.drain)",

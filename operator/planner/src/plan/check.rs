@@ -163,7 +163,7 @@ fn placed(planner: &Planner) -> Result<(), String> {
 pub fn state(planner: &Planner) -> Result<(), String> {
     kept_up(planner)?;
     queue(planner)?;
-    planner.queue.check(&planner.capacity)?;
+    planner.queue.check(&planner.capacity, &planner.shares)?;
     planner.capacity.check_index(planner.promises.ledger())?;
     let timers: BTreeSet<_> =
         planner.seen.iter().filter_map(|(key, tracked)| Some((tracked.turn.timer()?, key.clone()))).collect();

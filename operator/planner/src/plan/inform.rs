@@ -74,8 +74,13 @@ impl Planner {
         }
         if let Ok(settings) = &self.settings {
             let starting = self.promises.starting().len();
-            let mut context =
-                Context { capacity: &mut self.capacity, promises: &mut self.promises, settings, now };
+            let mut context = Context {
+                capacity: &mut self.capacity,
+                promises: &mut self.promises,
+                shares: &mut self.shares,
+                settings,
+                now,
+            };
             if let Some(why) = self.queue.waiting(key, &mut context, starting) {
                 return Some(News::Waits(why));
             }

@@ -99,6 +99,8 @@ impl Planner {
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !self.capacity.is_ready(node)),
             capacity: &self.capacity,
             claim_wait: self.claim_wait(key),
+            paused_tenant: self.shares.paused(&key.namespace),
+            is_counted: self.shares.is_counted(key),
             runtime_class: self.seen.runtime_class(sj),
             has_run,
             is_to_blame: !has_run

@@ -39,7 +39,7 @@ use crate::{
         transition,
     },
     node_use::NodeUse,
-    queue::Queue,
+    queue::{Queue, Shares},
     report::{Informing, Report},
     values::{
         CheckpointRequest, Key, Phase, Pod, Reason, Settings,
@@ -67,6 +67,7 @@ pub struct Planner {
     promises: Promises,
     agenda: Agenda,
     queue: Queue,
+    shares: Shares,
     informing: Informing,
     occupancy: Occupancy,
     rounds: Rounds,
@@ -94,6 +95,7 @@ impl Default for Planner {
             promises: Promises::default(),
             agenda: Agenda::default(),
             queue: Queue::default(),
+            shares: Shares::default(),
             informing: Informing::default(),
             occupancy: Occupancy::default(),
             rounds: Rounds::default(),
@@ -193,6 +195,9 @@ impl Planner {
         tracked.turn.begin(now);
         if tracked.sj().deleting {
             tracked.memory.deleting_since.get_or_insert(now);
+            if attachments.all_ended() {
+                self.shares.end(key, now);
+            }
         }
         let nodes = attachments.bound().map(|(node, _)| node.clone()).collect();
         self.occupancy.set(key, nodes);
@@ -324,7 +329,7 @@ impl Planner {
         }
         match (&next, &tracked.sj().spec) {
             (Next::Candidate, Ok(spec)) => {
-                self.queue.insert(tracked.sj(), &spec.demand, &mut self.capacity);
+                self.queue.insert(tracked.sj(), &spec.demand, &mut self.capacity, &self.shares);
                 self.informing.add(key, &mut tracked.reported, now);
             }
             _ => {

@@ -20,6 +20,10 @@ impl Planner {
         match observation {
             Observation::ScavengerJob(sj) => self.see_sj(*sj),
             Observation::ScavengerJobGone(key) => self.forget_sj(&key),
+            Observation::EndedAttempts(key, uid, ended) => self.shares.see_ended(&key, &uid, ended),
+            Observation::Namespace(name, labels) => self.see_namespace(&name, Some(labels)),
+            Observation::NamespaceGone(name) => self.see_namespace(&name, None),
+            Observation::NamespacesKnown(known) => self.shares.set_namespaces_known(known),
             Observation::Job(job) => {
                 let key = self.seen.watch_job(job);
                 self.agenda.add_all(key.iter());
@@ -91,6 +95,10 @@ impl Planner {
             Observation::Kill(kill) => self.see_kill(kill),
             Observation::NodeAgents(nodes) => self.node_use.set_agents(nodes),
             Observation::Pool(settings) => self.set_settings(*settings, now),
+            Observation::Counted(counted) => {
+                let awaited = self.shares.set_counted(counted.map(|counted| *counted));
+                self.agenda.add_all(awaited.iter());
+            }
             Observation::Done(result) => self.done(result),
         }
         let (scavenger_jobs, pods) = self.seen.take_moved();
@@ -141,7 +149,21 @@ impl Planner {
         self.settings = settings;
         self.capacity.set_settings(self.settings.as_ref().ok());
         self.node_use.set_settings(self.settings.as_ref().ok(), &self.capacity);
+        if self.shares.set_settings(self.settings.as_ref().ok()) {
+            for (_, tracked) in self.seen.iter() {
+                self.shares.see(tracked.sj());
+            }
+            self.queue.sort_by_tenant(&self.shares);
+        }
         self.agenda.add_all(self.seen.keys());
+    }
+
+    /// A namespace may be of another tenant than before.
+    fn see_namespace(&mut self, name: &Name, labels: Option<BTreeMap<Name, Name>>) {
+        if self.shares.set_namespace(name, labels) {
+            self.queue.sort_by_tenant(&self.shares);
+            self.agenda.add_all(self.seen.keys().filter(|key| key.namespace == *name));
+        }
     }
 
     /// A window of the pool's calendar may have opened or closed.
@@ -163,6 +185,7 @@ impl Planner {
             self.rounds.note(&sj, &decided.reason, decided.time, budgets);
         }
         let key = sj.key.clone();
+        self.shares.see(&sj);
         let Some(strangers) = self.seen.set_sj(sj) else { return };
         self.agenda.add(key);
         for pod in strangers {
@@ -180,6 +203,7 @@ impl Planner {
         self.agenda.add_all(self.folders.forget(key).iter());
         self.queue.remove(key, &mut self.capacity);
         self.queue.forget_denied(key);
+        self.shares.forget(key);
         self.occupancy.set(key, BTreeSet::new());
         self.promises.release(key);
         self.borrowers.remove(key);

@@ -7,7 +7,7 @@ use crate::{
     capacity::NodeStanding,
     causes::{left_pool, rounds::Allowance},
     lifecycle::{loss, priority},
-    queue::QueueEntry,
+    queue::{QueueEntry, SharesReport},
     report::{GroupReport, HeldBack, NodeReport, PoolReport},
     values::{Key, Name, PreemptionMode, Reason, RememberedUse, resources::Resources},
 };
@@ -67,7 +67,22 @@ impl Planner {
             measuring_memory: self.causes.short_nodes.measured.measuring(),
             usage: settings.ok().and_then(|settings| self.node_use.report(settings, &self.capacity, now)),
             held_back: self.held_back(now),
+            shares: self.shares(now),
         }
+    }
+
+    /// How tenants stand, and what is to be written down of them; none if the pool says nothing of tenants. Looks at every
+    /// ScavengerJob.
+    #[must_use]
+    pub fn shares(&self, now: Timestamp) -> Option<SharesReport> {
+        let scavenger_jobs = self.seen.iter().map(|(_, tracked)| tracked.sj());
+        self.shares.report(scavenger_jobs, &self.capacity, self.promises.ledger(), now)
+    }
+
+    /// The tenant of a namespace with ScavengerJobs; none if the pool says nothing of tenants.
+    #[must_use]
+    pub fn tenant_of(&self, namespace: &Name) -> Option<Name> {
+        self.shares.known_tenant_of(namespace)
     }
 
     /// Interruptions that budgets hold back, by reason.
@@ -151,13 +166,13 @@ impl Planner {
     /// not in it. Walks over the whole queue: for people who ask.
     #[must_use]
     pub fn place_in_queue(&self, sj: &Key) -> Option<(usize, usize)> {
-        self.queue.place(sj)
+        self.queue.place(sj, &self.shares)
     }
 
     /// The queue of those that may start, in its order. Sorts the whole queue: for people who ask.
     #[must_use]
     pub fn queue(&self) -> Vec<QueueEntry<'_>> {
-        self.queue.in_order(&self.capacity, self.promises.ledger())
+        self.queue.in_order(&self.capacity, self.promises.ledger(), &self.shares)
     }
 
     /// Ordinary pods that wait for a node and hold capacity of the pool, and what they request. Looks at every node for each

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::{
     Context, Line, Obstacle, Queue,
     rank::{Fronts, Lane},
+    shares::Shares,
     walk::Walk,
 };
 use crate::{
@@ -28,9 +29,11 @@ pub struct QueueEntry<'a> {
     pub interruptions: u32,
     /// Since when it waits: its creation, or its last interruption.
     pub waiting_since: Timestamp,
-    /// The largest share of any of the pool's resources that its namespace blocks, in millionths: of equals the one of
+    /// Its tenant, if the pool says something of tenants.
+    pub tenant: Option<Name>,
+    /// The largest share of any of the pool's resources that its tenant holds, in millionths: of equals the one of
     /// the smaller share comes first.
-    pub namespace_share: i128,
+    pub tenant_share: i128,
     /// Since when nothing but capacity keeps it.
     pub ready_since: Timestamp,
     /// True if its last start failed: then it takes one of the start slots for such ScavengerJobs.
@@ -255,10 +258,16 @@ impl Queue {
     }
 
     /// Everyone in the queue, first those whose turn is first. Sorts the whole queue: for people who ask.
-    pub(crate) fn in_order<'a>(&'a self, capacity: &'a Capacity, ledger: &Ledger) -> Vec<QueueEntry<'a>> {
+    pub(crate) fn in_order<'a>(
+        &'a self,
+        capacity: &'a Capacity,
+        ledger: &Ledger,
+        shares: &Shares,
+    ) -> Vec<QueueEntry<'a>> {
         let mut members: Vec<_> = self.places.values().collect();
         members.sort_by_cached_key(|(_, rank)| {
-            (rank.turn, capacity.dominant_share(&rank.namespace, ledger), rank.uid.clone())
+            let share = shares.share(&rank.namespace, capacity, ledger);
+            (shares.turn_of(rank), share, rank.uid.clone())
         });
         members
             .into_iter()
@@ -266,7 +275,8 @@ impl Queue {
                 sj: rank.sj(),
                 interruptions: rank.turn.interruptions.0,
                 waiting_since: rank.turn.waiting_since,
-                namespace_share: capacity.dominant_share(&rank.namespace, ledger),
+                tenant: shares.name_of(lane.tenant),
+                tenant_share: shares.share(&rank.namespace, capacity, ledger),
                 ready_since: rank.ready_since,
                 last_start_failed: lane.failed,
                 demand: capacity.demand(lane.ask),
@@ -293,6 +303,11 @@ impl Queue {
         if line.members.first() != Some(rank) {
             let message = "queued behind other ScavengerJobs that request the same resources".to_owned();
             return Some(Waiting { reason: WaitingReason::BehindInQueue, message }.into());
+        }
+        if line.reported == Some(Obstacle::Tenant)
+            && let Some(beyond) = context.beyond(*lane)
+        {
+            return Some(lacks(WaitingReason::TenantLimit, beyond.shortage()));
         }
         Some(match line.reported {
             Some(Obstacle::Capacity) if line.kept_for.is_some() => {

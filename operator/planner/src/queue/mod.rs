@@ -1,9 +1,10 @@
 //! Who starts next: the queue of ScavengerJobs that may start, and the walk along it for as long as there is capacity.
 //!
 //! Order: those that were interrupted most come first (at most 10 counted interruptions), then those that have waited
-//! longest; of several that are equal in both, the one whose namespace has the smaller share of the pool (the largest
+//! longest; of several that are equal in both, the one whose tenant has the smaller share of the pool (the largest
 //! share of any resource that its ScavengerJobs hold), then by UID. One that does not fit does not hold up those
-//! behind it.
+//! behind it. With the order FairShare, of those that were never interrupted those come first whose tenant used least for its
+//! weight ([`shares`]).
 //!
 //! Nobody starves: who has waited long gets a standing reservation ([`reservation`]), and what lies idle for it is lent.
 //! A namespace in which a start was refused by a quota is held ([`crate::backoff::blocked`]), and so is a claim without a volume:
@@ -19,9 +20,11 @@
 //! kept up by `places`, so a walk costs a few comparisons for each different demand that may fit below the threshold
 //! ([`rank::Fronts`]), however many ScavengerJobs and nodes there are.
 
+mod charges;
 mod lines;
 mod rank;
 mod reservation;
+mod shares;
 mod walk;
 
 use std::{
@@ -34,14 +37,16 @@ use jiff::Timestamp;
 use crate::{
     backoff::blocked::Blocked,
     capacity::{Capacity, Traits, promises::Promises},
-    values::{Demand, Key, ScavengerJob, Settings},
+    values::{Demand, Key, Name, ScavengerJob, Settings},
 };
 use rank::{Age, Fronts, Lane, Rank};
+use shares::Beyond;
 
 pub use lines::QueueEntry;
 pub use rank::Starting;
 pub use reservation::Loans;
 pub(crate) use reservation::{Borrower, TakeBack};
+pub use shares::{Shares, SharesReport, TenantReport};
 pub use walk::Started;
 
 /// The ScavengerJobs that may start, in lines of equal demand.
@@ -93,6 +98,8 @@ enum Obstacle {
     Starts,
     /// Its namespace is held.
     Blocked,
+    /// Its tenant holds as much as it may.
+    Tenant,
 }
 
 /// What is walked through and what is taken from.
@@ -101,15 +108,34 @@ pub struct Context<'a> {
     pub capacity: &'a mut Capacity,
     /// What is in flight.
     pub promises: &'a mut Promises,
+    /// The tenants.
+    pub shares: &'a mut Shares,
     /// Settings of the pool.
     pub settings: &'a Settings,
     /// The time.
     pub now: Timestamp,
 }
 
+impl Context<'_> {
+    /// Why the tenant of a line may not hold what its members ask for.
+    fn beyond(&self, lane: Lane) -> Option<Beyond> {
+        if lane.tenant == 0 {
+            return None;
+        }
+        let Self { capacity, promises, shares, settings, .. } = self;
+        let asked = capacity.demand(lane.ask).total();
+        shares.beyond(lane.tenant, &asked, capacity, promises.ledger(), settings)
+    }
+
+    /// [`Shares::share`].
+    fn share(&self, namespace: &Name) -> i128 {
+        self.shares.share(namespace, self.capacity, self.promises.ledger())
+    }
+}
+
 impl Queue {
     /// Puts a ScavengerJob into its line, or moves it.
-    pub fn insert(&mut self, sj: &ScavengerJob, demand: &Demand, capacity: &mut Capacity) {
+    pub fn insert(&mut self, sj: &ScavengerJob, demand: &Demand, capacity: &mut Capacity, shares: &Shares) {
         self.changed = true;
         let rank = Rank::of(sj);
         match self.places.get(&sj.key) {
@@ -118,8 +144,13 @@ impl Queue {
             None => {}
         }
         let block = self.blocked.over(&sj.key.namespace, demand, &rank.claims);
-        let lane =
-            Lane { ask: capacity.ask(demand), failed: rank.again.is_some(), block, borrows: rank.borrows };
+        let lane = Lane {
+            ask: capacity.ask(demand),
+            failed: rank.again.is_some(),
+            block,
+            borrows: rank.borrows,
+            tenant: shares.lane_of(&sj.key.namespace),
+        };
         self.join(lane, Arc::new(rank), &sj.key);
     }
 
@@ -140,6 +171,18 @@ impl Queue {
         let Some((_, rank)) = self.leave(sj) else { return };
         self.changed = true;
         self.join(to, rank, sj);
+    }
+
+    /// Tenants are others now.
+    pub(crate) fn sort_by_tenant(&mut self, shares: &Shares) {
+        let tenant = |(sj, (lane, _)): (&Key, &(Lane, Arc<Rank>))| {
+            let tenant = shares.lane_of(&sj.namespace);
+            (tenant != lane.tenant).then(|| (sj.clone(), Lane { tenant, ..*lane }))
+        };
+        let moves: Vec<(Key, Lane)> = self.places.iter().filter_map(tenant).collect();
+        for (sj, to) in moves {
+            self.move_to(&sj, to);
+        }
     }
 
     fn join(&mut self, lane: Lane, rank: Arc<Rank>, sj: &Key) {
@@ -206,9 +249,10 @@ impl Queue {
 
     /// How many are before a ScavengerJob, not counting those whose turn is the same, and how many there are. Walks over
     /// the whole queue: for people who ask.
-    pub fn place(&self, sj: &Key) -> Option<(usize, usize)> {
+    pub fn place(&self, sj: &Key, shares: &Shares) -> Option<(usize, usize)> {
         let (_, own) = self.places.get(sj)?;
-        let before = self.places.values().filter(|(_, rank)| rank.turn < own.turn).count();
+        let own = shares.turn_of(own);
+        let before = self.places.values().filter(|(_, rank)| shares.turn_of(rank) < own).count();
         Some((before, self.places.len()))
     }
 
@@ -217,7 +261,7 @@ impl Queue {
     /// # Errors
     /// What differs.
     #[cfg(any(test, feature = "fixtures"))]
-    pub(crate) fn check(&self, capacity: &Capacity) -> Result<(), String> {
+    pub(crate) fn check(&self, capacity: &Capacity, shares: &Shares) -> Result<(), String> {
         let mut lines: BTreeMap<Lane, BTreeSet<Arc<Rank>>> = BTreeMap::new();
         for (lane, rank) in self.places.values() {
             lines.entry(*lane).or_default().insert(rank.clone());
@@ -260,6 +304,9 @@ impl Queue {
         };
         if !self.lines.iter().all(apart) {
             return Err("a line holds members of different kinds".to_owned());
+        }
+        if self.places.iter().any(|(sj, (lane, _))| lane.tenant != shares.lane_of(&sj.namespace)) {
+            return Err("a ScavengerJob waits in a line of another tenant".to_owned());
         }
         let is_held = |(sj, (lane, rank)): (&Key, &(Lane, Arc<Rank>))| {
             lane.block == self.blocked.over(&sj.namespace, capacity.demand(lane.ask), &rank.claims)

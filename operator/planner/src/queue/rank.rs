@@ -15,6 +15,7 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::shares::Shares;
 use crate::{
     backoff::blocked::BlockId,
     capacity::{Ask, Size, Traits},
@@ -42,6 +43,8 @@ pub(crate) fn may_borrow(sj: &ScavengerJob) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn {
     pub(super) interruptions: Reverse<u32>,
+    /// How its tenant stands, where that decides. It is of a moment ([`super::shares`]): what is kept has 0.
+    pub(super) standing: u64,
     pub(super) waiting_since: Timestamp,
 }
 
@@ -74,6 +77,7 @@ impl Rank {
             again: (sj.status.failed_starts > 0).then_some(ready_since),
             turn: Turn {
                 interruptions: Reverse(sj.status.counted_interruptions.min(MAX_COUNTED_INTERRUPTIONS)),
+                standing: 0,
                 waiting_since,
             },
             namespace: sj.key.namespace.clone(),
@@ -93,18 +97,21 @@ impl Rank {
 }
 
 /// True if a reservation of the first binds the other.
-pub(super) fn binds(holder: &Rank, other: &Rank) -> bool {
-    other.turn > holder.turn || other.created > holder.turn.waiting_since
+pub(super) fn binds(holder: &Rank, other: &Rank, shares: &Shares) -> bool {
+    let came_later = other.created > holder.turn.waiting_since;
+    shares.turn_of(other) > shares.turn_of(holder)
+        || came_later && shares.standing_of(other) >= shares.standing_of(holder)
 }
 
-/// Number of a line: what its members ask for, whether their last start failed, whether their namespace or claim is held, and
-/// whether reserved capacity may be lent to them.
+/// Number of a line: what its members ask for, whether their last start failed, whether their namespace or claim is held,
+/// whether reserved capacity may be lent to them, and which tenant's they are, if the pool says something of tenants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lane {
     pub(super) ask: Ask,
     pub(super) failed: bool,
     pub(super) block: Option<BlockId>,
     pub(super) borrows: bool,
+    pub(super) tenant: u32,
 }
 
 impl Lane {
@@ -265,7 +272,8 @@ mod tests {
             let mut demand = (*sj("a").asking(cpu_milli).spec.unwrap().demand).clone();
             demand.per_pod.memory_bytes = memory_bytes;
             let ask = capacity.ask(&demand);
-            let turn = Turn { interruptions: Reverse(number % 3), waiting_since: at(i64::from(number % 11)) };
+            let waiting_since = at(i64::from(number % 11));
+            let turn = Turn { interruptions: Reverse(number % 3), standing: 0, waiting_since };
             (turn, Lane { ask, failed: number % 40 == 7, ..Lane::default() }, capacity.traits(ask))
         });
         lines.collect()

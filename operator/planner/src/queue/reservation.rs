@@ -8,8 +8,16 @@
 //! to wait: these could have been interrupted only because they were let past before, so that does not put them ahead
 //! again. Holders are bound only by holders that have waited longer than they have: nobody waits for one that waits for
 //! it, and the one that has waited longest is bound by nobody. (Not by turn: one that was interrupted often, or another
-//! of its kind after it, would come before this one again and again.) Who is bound may start only if it does not touch
-//! the reservation:
+//! of its kind after it, would come before this one again and again.)
+//!
+//! With the order FairShare tenants come first ([`super::shares`]): of a kind the one that has waited longest of the tenant
+//! that stands first has the reservation, and holders are bound by those whose tenant stands before theirs, or the same and
+//! that have waited longer. Nor does a reservation bind those that came later if their tenant stands before its holder's:
+//! else a tenant with many that have waited long would get all that becomes free, one reservation after the other, whatever
+//! it used. A holder may so lose its reservation to another tenant's. That one starts, its tenant stands further behind
+//! with it, and the first tenant's turn comes as soon as it would without reservations.
+//!
+//! Who is bound may start only if it does not touch the reservation:
 //!
 //! - below the threshold there must be capacity for it and for the holder, in every resource that both ask for;
 //! - the holder's nodes are those where least has to end before its pods fit beside ordinary ones. On each of them at
@@ -59,6 +67,7 @@ use jiff::Timestamp;
 use super::{
     Context, Queue,
     rank::{Age, Lane, Rank, binds},
+    shares::Shares,
 };
 use crate::{
     capacity::{Ask, Capacity, Rows},
@@ -77,8 +86,8 @@ pub(crate) struct Reservation {
 }
 
 impl Reservation {
-    pub(super) fn binds(&self, other: &Rank) -> bool {
-        binds(&self.rank, other)
+    pub(super) fn binds(&self, other: &Rank, shares: &Shares) -> bool {
+        binds(&self.rank, other, shares)
     }
 }
 
@@ -91,25 +100,35 @@ pub(super) struct Kept<'a> {
 }
 
 impl Queue {
-    /// Who has a standing reservation now, longest waiting first.
+    /// Who has a standing reservation now, in the order in which holders bind each other.
     pub(crate) fn reservations(&self, context: &mut Context<'_>) -> Vec<Reservation> {
         let due = context.now.saturating_sub(context.settings.reserve_after).unwrap_or(Timestamp::MIN);
         let without_scavengers = context.capacity.free_row_without_scavengers(context.settings);
-        let mut oldest: Vec<(&Age, Lane)> = Vec::new();
+        let standings = context.shares.standings().to_vec();
+        let mut first: Vec<(u64, &Age, Lane)> = Vec::new();
         for ages in self.fronts.ages() {
             let mut due = ages.take_while(|((since, _), _)| *since <= due);
-            oldest.extend(due.find(|(_, lane)| {
-                // Capacity may not be all that is lacking where a namespace is held.
+            let mut may_start = |lane: Lane| {
+                // Capacity may not be all that is lacking where a namespace is held, nor where a tenant is.
                 lane.block.is_none_or(|block| self.blocked.lacks_capacity(block))
+                    && context.beyond(lane).is_none()
                     && context.capacity.fits_without_scavengers(lane.ask, &without_scavengers)
-            }));
+            };
+            if standings.is_empty() {
+                first.extend(due.find(|(_, lane)| may_start(*lane)).map(|(age, lane)| (0, age, lane)));
+            } else {
+                let standing = |lane: Lane| standings.get(lane.tenant as usize).copied().unwrap_or(0);
+                let mut due: Vec<_> = due.map(|(age, lane)| (standing(lane), age, lane)).collect();
+                due.sort_unstable();
+                first.extend(due.into_iter().find(|(_, _, lane)| may_start(*lane)));
+            }
         }
-        oldest.sort_unstable();
-        let reservation = |((_, sj), lane): (&Age, Lane)| {
+        first.sort_unstable();
+        let reservation = |(_, (_, sj), lane): (u64, &Age, Lane)| {
             let (_, rank) = self.places.get(sj)?;
             Some(Reservation { lane, rank: rank.clone(), sj: sj.clone(), nodes: None })
         };
-        oldest.into_iter().filter_map(reservation).collect()
+        first.into_iter().filter_map(reservation).collect()
     }
 }
 
@@ -131,7 +150,8 @@ pub(super) fn touched(
     let before_it = kept.reservations.iter().position(|reservation| reservation.rank.uid == rank.uid);
     let before_it = before_it.unwrap_or(kept.reservations.len());
     let claims_too = |one: &Reservation| claim.is_some_and(|claim| claim.sj == one.sj);
-    let binding = kept.reservations[..before_it].iter_mut().filter(|one| one.binds(rank) && !claims_too(one));
+    let binding = kept.reservations[..before_it].iter_mut();
+    let binding = binding.filter(|one| one.binds(rank, context.shares) && !claims_too(one));
     for reservation in binding {
         asks.push(reservation.lane.ask);
         if context.capacity.places().takes_from(ask, &asks, &free) {
@@ -288,11 +308,12 @@ impl<'a> Lent<'a> {
         rank: &Rank,
         is_holder: bool,
         free: &[i64],
-        capacity: &mut Capacity,
+        context: &mut Context<'_>,
     ) -> Option<Return> {
+        let (capacity, shares) = (&mut *context.capacity, &*context.shares);
         let comes_before = |borrower: &Borrower| match is_holder {
-            true => binds(rank, &borrower.rank),
-            false => borrower.rank.turn > rank.turn,
+            true => binds(rank, &borrower.rank, shares),
+            false => shares.turn_of(&borrower.rank) > shares.turn_of(rank),
         };
         let counts = |one: &&Counted<'_>| one.borrower.is_terminating || comes_before(one.borrower);
         let mut borrowers: Vec<&Counted<'_>> = self.borrowers.iter().filter(counts).collect();

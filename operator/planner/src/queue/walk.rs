@@ -36,7 +36,8 @@ struct Found {
     failed: Vec<Candidate>,
     /// Those that do not fit, or would touch what is kept for this one.
     passed_over: Vec<(Lane, Option<Key>)>,
-    blocked: Vec<Lane>,
+    /// Those that may not start, whatever is free.
+    held: Vec<(Lane, Obstacle)>,
 }
 
 impl Found {
@@ -48,6 +49,7 @@ impl Found {
 /// One that starts next, or for which something is given back, and what decides among several.
 #[derive(Debug)]
 struct Next {
+    turn: Turn,
     share: i128,
     lane: Lane,
     rank: Arc<Rank>,
@@ -59,7 +61,7 @@ struct Next {
 impl Next {
     /// The smallest starts.
     fn order(&self) -> (Turn, i128, &Name) {
-        (self.rank.turn, self.share, &self.rank.uid)
+        (self.turn, self.share, &self.rank.uid)
     }
 }
 
@@ -121,6 +123,7 @@ impl Queue {
     pub fn walk(&mut self, context: &mut Context<'_>, mut starting: Starting, loans: &Loans<'_>) -> Walk {
         let mut walk = Walk::default();
         context.capacity.settle(context.promises.ledger_mut());
+        context.shares.settle(context.capacity, context.promises.ledger(), context.now);
         walk.to_report = self.settle_blocked(context.capacity, context.settings, context.now);
         // Who is moved because a block ends is looked at by this walk: it is no reason for another one.
         self.take_changed();
@@ -138,7 +141,7 @@ impl Queue {
                 }
                 break;
             };
-            let (lane, sj, rank) = (next.lane, next.rank.sj(), next.rank);
+            let (turn, lane, sj, rank) = (next.turn, next.lane, next.rank.sj(), next.rank);
             if let Some(back) = next.returns {
                 let from = back.from.iter().map(|borrower| (borrower.clone(), sj.clone()));
                 if !may_take_back && !back.from.is_empty() {
@@ -156,6 +159,7 @@ impl Queue {
             context.promises.admit(&sj, &demand.per_pod, nodes);
             self.remove(&sj, context.capacity);
             context.capacity.settle(context.promises.ledger_mut());
+            context.shares.stand(lane.tenant, context.capacity, context.promises.ledger());
             starting.all += 1;
             if lane.is_doubtful() {
                 starting.failed += 1;
@@ -169,8 +173,9 @@ impl Queue {
                 // What was kept for it is kept no longer, or for another.
                 (progress.kept, progress.from) = (None, None);
             } else if !lane.is_doubtful() && next.lent_by.is_none() {
-                // Capacity only shrinks along the walk: one that was passed over is passed over again.
-                progress.from = Some(rank.turn);
+                // Capacity only shrinks along the walk, and no tenant comes earlier: one that was passed over is passed
+                // over again.
+                progress.from = Some(turn);
             }
             walk.started.push(Started { sj, demand, lent_by: next.lent_by });
         }
@@ -181,7 +186,7 @@ impl Queue {
         let lines = self.lines.range(behind).chain(self.lines.range(..=self.looked_at));
         for (lane, line) in lines.take(LOOKS_PER_WALK) {
             self.looked_at = *lane;
-            if line.reported == Some(Obstacle::Capacity) {
+            if matches!(line.reported, Some(Obstacle::Capacity | Obstacle::Tenant)) {
                 walk.to_report.extend(line.members.first().map(|rank| rank.sj()));
             }
         }
@@ -199,7 +204,8 @@ impl Queue {
     ) -> Option<Next> {
         let (lane, rank) = self.places.get(sj).cloned()?;
         let is_open = lane.block.is_none_or(|block| self.blocked.is_open(block));
-        if !is_open || !starting.has_slot_for(lane.is_doubtful(), context.settings) {
+        let has_slot = starting.has_slot_for(lane.is_doubtful(), context.settings);
+        if !is_open || !has_slot || context.beyond(lane).is_some() {
             return None;
         }
         let free = context.capacity.free_row(context.promises.ledger(), context.settings);
@@ -210,10 +216,11 @@ impl Queue {
             return None;
         } else {
             let is_holder = kept.reservations.iter().any(|reservation| reservation.sj == *sj);
-            Some(kept.lent.give_back(lane.ask, &rank, is_holder, &free, context.capacity)?)
+            Some(kept.lent.give_back(lane.ask, &rank, is_holder, &free, context)?)
         };
         let is_free = touched(lane.ask, &rank, kept, None, &free, context).is_none();
-        is_free.then_some(Next { share: 0, lane, rank, returns, lent_by: None })
+        let turn = context.shares.turn_of(&rank);
+        is_free.then_some(Next { turn, share: 0, lane, rank, returns, lent_by: None })
     }
 
     /// The first one that fits, or would fit if what is lent were given back, and touches no reservation. Of those whose
@@ -242,21 +249,25 @@ impl Queue {
         let mut nothing = Kept::default();
         let kept = kept.as_mut().unwrap_or(&mut nothing);
         // Who has a reservation has its turn even if others of its line come first.
-        for one in kept.reservations.iter().filter(|one| is_ahead(one.rank.turn, one.lane)) {
+        for one in &kept.reservations {
+            let turn = context.shares.turn_of(&one.rank);
+            if !is_ahead(turn, one.lane) || context.beyond(one.lane).is_some() {
+                continue;
+            }
             let fits = context.capacity.fits(one.lane.ask, &free);
             let returns = if fits || takes_nothing {
                 None
             } else {
-                kept.lent.give_back(one.lane.ask, &one.rank, true, &free, context.capacity)
+                kept.lent.give_back(one.lane.ask, &one.rank, true, &free, context)
             };
             if fits || returns.is_some() {
                 let list = found.list(one.lane);
-                let place = list.partition_point(|other| other.turn < one.rank.turn);
+                let place = list.partition_point(|other| other.turn < turn);
                 let holder = Some(one.rank.clone());
-                list.insert(place, Candidate { turn: one.rank.turn, lane: one.lane, holder, returns });
+                list.insert(place, Candidate { turn, lane: one.lane, holder, returns });
             }
         }
-        let Found { mut candidates, mut failed, mut passed_over, blocked } = found;
+        let Found { mut candidates, mut failed, mut passed_over, held } = found;
         // The one for which something is being given back waits for that, and those of its line with it.
         if let Some(claim) = claim {
             candidates.retain(|one| one.lane != claim.lane);
@@ -284,8 +295,8 @@ impl Queue {
             }
             first => first,
         };
-        for lane in blocked {
-            self.report(lane, Obstacle::Blocked, walk);
+        for (lane, obstacle) in held {
+            self.report(lane, obstacle, walk);
         }
         for (lane, holder) in passed_over {
             self.note(lane, |line| line.kept_for = holder);
@@ -310,10 +321,18 @@ impl Queue {
             Some(kept) => context.capacity.size(&kept.lent.free(free)),
             None => context.capacity.size(free),
         };
-        let to_look_at = self.fronts.to_look_at(most).into_iter();
-        for (turn, lane) in to_look_at.filter(|(turn, lane)| is_ahead(*turn, *lane)) {
+        let mut to_look_at = self.fronts.to_look_at(most);
+        if !context.shares.standings().is_empty() {
+            to_look_at.iter_mut().for_each(|(turn, lane)| *turn = context.shares.turn_in(*turn, *lane));
+            to_look_at.sort_unstable();
+        }
+        for (turn, lane) in to_look_at.into_iter().filter(|(turn, lane)| is_ahead(*turn, *lane)) {
             if lane.block.is_some_and(|block| !self.blocked.is_open(block)) {
-                found.blocked.push(lane);
+                found.held.push((lane, Obstacle::Blocked));
+                continue;
+            }
+            if context.beyond(lane).is_some() {
+                found.held.push((lane, Obstacle::Tenant));
                 continue;
             }
             let mut returns = None;
@@ -332,7 +351,8 @@ impl Queue {
     /// What is kept now, and lent.
     fn kept<'a>(&self, borrowers: &'a [Borrower], context: &mut Context<'_>) -> Kept<'a> {
         let reservations = self.reservations(context);
-        let binds = |rank: &Rank| reservations.iter().any(|one| one.binds(rank));
+        let shares = &*context.shares;
+        let binds = |rank: &Rank| reservations.iter().any(|one| one.binds(rank, shares));
         let binds: &dyn Fn(&Rank) -> bool = &binds;
         let lent = Lent::new(borrowers, (!reservations.is_empty()).then_some(binds), context.capacity);
         Kept { reservations, lent }
@@ -341,8 +361,8 @@ impl Queue {
     /// What has to be given back so that the head of a line fits that comes before everybody who has a reservation.
     fn owed(&self, lane: Lane, kept: &Kept<'_>, free: &[i64], context: &mut Context<'_>) -> Option<Return> {
         let rank = self.lines.get(&lane)?.members.first()?;
-        let is_bound = kept.reservations.iter().any(|reservation| reservation.binds(rank));
-        if is_bound { None } else { kept.lent.give_back(lane.ask, rank, false, free, context.capacity) }
+        let is_bound = kept.reservations.iter().any(|reservation| reservation.binds(rank, context.shares));
+        if is_bound { None } else { kept.lent.give_back(lane.ask, rank, false, free, context) }
     }
 
     /// The first of those that a reservation keeps from starting to which what is reserved may be lent.
@@ -360,6 +380,7 @@ impl Queue {
                 .is_some_and(|claim| claim.is_touched_by(lane.ask, around.free, context.capacity));
             let fits = context.capacity.fits(lane.ask, around.free);
             (fits && !is_claimed).then(|| Next {
+                turn: context.shares.turn_of(&rank),
                 share: 0,
                 lane: *lane,
                 rank,
@@ -399,8 +420,9 @@ impl Queue {
             match around.touched(lane.ask, &rank, context) {
                 Some(holder) => passed_over.push((lane, Some(holder))),
                 None => {
-                    let share = context.capacity.dominant_share(&rank.namespace, context.promises.ledger());
-                    return Some(Next { share, lane, rank, returns, lent_by: None });
+                    let turn = context.shares.turn_of(&rank);
+                    let share = context.share(&rank.namespace);
+                    return Some(Next { turn, share, lane, rank, returns, lent_by: None });
                 }
             }
         }
@@ -408,7 +430,7 @@ impl Queue {
     }
 
     /// Of the candidates, which are in the order of their turns, the first that touches no reservation; of several that
-    /// have the same turn, the one whose namespace has the smallest share.
+    /// have the same turn, the one whose tenant has the smallest share.
     fn first_in_turn(
         &self,
         candidates: &[Candidate],
@@ -418,7 +440,7 @@ impl Queue {
     ) -> Option<Next> {
         let mut best: Option<Next> = None;
         for Candidate { turn, lane, holder, returns } in candidates {
-            if best.as_ref().is_some_and(|best| best.rank.turn != *turn) {
+            if best.as_ref().is_some_and(|best| best.turn != *turn) {
                 break;
             }
             let firsts = self.lines.get(lane).filter(|_| holder.is_none()).into_iter().flat_map(Line::firsts);
@@ -427,9 +449,9 @@ impl Queue {
                     passed_over.extend(holder.is_none().then_some((*lane, Some(kept_for))));
                     continue;
                 }
-                let share = context.capacity.dominant_share(&rank.namespace, context.promises.ledger());
+                let share = context.share(&rank.namespace);
                 let (rank, returns) = (rank.clone(), returns.clone());
-                let one = Next { share, lane: *lane, rank, returns, lent_by: None };
+                let one = Next { turn: *turn, share, lane: *lane, rank, returns, lent_by: None };
                 if best.as_ref().is_none_or(|best| one.order() < best.order()) {
                     best = Some(one);
                 }

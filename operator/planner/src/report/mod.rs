@@ -11,7 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use crate::{causes::short_nodes::Measuring, queue::QueueEntry, values::action::Ordered};
+pub use crate::{
+    causes::short_nodes::Measuring,
+    queue::{QueueEntry, SharesReport, TenantReport},
+    values::action::Ordered,
+};
 use crate::{
     facts::tracked::{Reported, Tracked, Writing},
     node_use::UsageReport,
@@ -77,6 +81,8 @@ pub struct PoolReport<'a> {
     pub usage: Option<UsageReport<'a>>,
     /// Interruptions that budgets hold back, by reason.
     pub held_back: Vec<HeldBack<'a>>,
+    /// How tenants stand; none if the pool says nothing of tenants.
+    pub shares: Option<SharesReport>,
 }
 
 /// Interruptions for one reason that budgets hold back.

@@ -7,8 +7,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Access, Attempt, ByUse, Confinement, Job, Key, KillReport, LiveReport, Name, Node, Pod, PodUsage, Reason,
-    RememberedUse, RuntimeClass, ScavengerJob, ScavengerJobStatus, Settings, Supervisor, Usage, Volume,
+    Access, Attempt, ByUse, Confinement, Counted, Job, Key, KillReport, LiveReport, Name, Node, Pod,
+    PodUsage, Reason, RememberedUse, RuntimeClass, ScavengerJob, ScavengerJobStatus, Settings, Stretch,
+    Supervisor, Usage, Volume,
 };
 
 pub use scavenger_vocabulary::Event;
@@ -272,6 +273,15 @@ pub enum Observation {
     ScavengerJob(Box<ScavengerJob>),
     /// A ScavengerJob is gone.
     ScavengerJobGone(Key),
+    /// Attempts of a ScavengerJob with this UID that ended before the one that its status speaks of, as far as its status
+    /// still has them. It is needed once, by a planner that begins.
+    EndedAttempts(Key, Name, Vec<Stretch>),
+    /// A namespace is there, with these labels.
+    Namespace(Name, BTreeMap<Name, Name>),
+    /// A namespace is gone.
+    NamespaceGone(Name),
+    /// The same of namespaces as of volumes.
+    NamespacesKnown(bool),
     /// A Job is there, in this version.
     Job(Job),
     /// A Job is gone: its namespace, its ScavengerJob's UID, and its own.
@@ -321,6 +331,8 @@ pub enum Observation {
     NodeAgents(BTreeSet<Name>),
     /// The pool's settings, or why nothing can be admitted.
     Pool(Box<Result<Settings, String>>),
+    /// What the pool's status says that tenants used; none if it does not.
+    Counted(Option<Box<Counted>>),
     /// An action was carried out, or was not.
     Done(ActionResult),
 }

@@ -12,6 +12,7 @@ pub mod resources;
 mod runtime_class;
 mod scavenger_job;
 mod settings;
+mod sharing;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -42,6 +43,7 @@ pub use scavenger_job::{
 };
 pub use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason};
 pub use settings::{NodeGroup, PreemptionMode, Settings};
+pub use sharing::{Averages, Counted, Order, Sharing, Stretch, Tenant, unit};
 
 /// A short, shared text: names, UIDs.
 pub type Name = Arc<str>;

@@ -262,6 +262,15 @@ const GIB: u128 = 1 << 30;
 pub struct Weight(u32);
 
 impl Weight {
+    /// That of one, where it is only compared with others.
+    pub const ONE: Self = Self(1_000_000);
+
+    /// The number.
+    #[must_use]
+    pub fn number(self) -> f64 {
+        f64::from(self.0) / 1e6
+    }
+
     /// From a number; values outside 0 to 1000 are cut off there.
     #[must_use]
     pub fn from_number(number: f64) -> Self {

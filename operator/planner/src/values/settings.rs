@@ -9,7 +9,8 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Budget, Calendar, Filling, Headroom, Name, Node, RuntimeClass, Supervisor, Toleration, UsageRules,
+    Budget, Calendar, Filling, Headroom, Name, Node, RuntimeClass, Sharing, Supervisor, Toleration,
+    UsageRules,
     placement::may_tolerate,
     resources::{Share, Thresholds, Weights},
 };
@@ -65,6 +66,9 @@ pub struct Settings {
     /// Attempts that have run for less go last where others may go in their place.
     #[serde(default)]
     pub minimum_run: SignedDuration,
+    /// How tenants share the pool; none if nothing is said of that.
+    #[serde(default)]
+    pub sharing: Option<Box<Sharing>>,
     /// Who frees capacity for an ordinary pod that finds none.
     pub preemption_mode: PreemptionMode,
     /// True while nothing starts.

@@ -13,6 +13,7 @@ mod preemption;
 mod refusals;
 mod reports;
 mod room;
+mod shares;
 mod starvation;
 
 use proptest::prelude::ProptestConfig;

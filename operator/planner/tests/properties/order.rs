@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use scavenger_planner::{
     fixtures::{at, node, pod, settings, sj},
-    internals::{Capacity, Context, Loans, Promises, Queue, Starting},
+    internals::{Capacity, Context, Loans, Promises, Queue, Shares, Starting},
     resources::Resources,
     values::{Key, Node, Phase, ScavengerJob, WaitingReason},
 };
@@ -131,13 +131,18 @@ proptest! {
             pod.requests = Resources { cpu_milli: *used, ..Resources::default() };
             capacity.set_pod(&pod);
         }
-        let (mut queue, mut promises) = (Queue::default(), Promises::default());
+        let (mut queue, mut promises, mut shares) = (Queue::default(), Promises::default(), Shares::default());
         for sj in &world.scavenger_jobs {
             let demand = &sj.spec.as_ref().expect("the spec should be valid").demand;
-            queue.insert(sj, demand, &mut capacity);
+            queue.insert(sj, demand, &mut capacity, &shares);
         }
-        let mut room =
-            Context { capacity: &mut capacity, promises: &mut promises, settings: &settings, now: at(30) };
+        let mut room = Context {
+            capacity: &mut capacity,
+            promises: &mut promises,
+            shares: &mut shares,
+            settings: &settings,
+            now: at(30),
+        };
         let walk = queue.walk(&mut room, Starting { all: world.starting, failed: 0 }, &Loans::default());
         let (started, waiting) = slowly(&world);
         let walked: Vec<Key> = walk.started.iter().map(|started| started.sj.clone()).collect();

@@ -37,6 +37,7 @@ mod starting;
 mod starts;
 mod starved;
 mod supervision;
+mod tenants;
 mod usage;
 mod verdict;
 mod volumes;

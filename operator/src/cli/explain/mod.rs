@@ -11,7 +11,7 @@ use scavenger_planner::{
     action::Task,
     resources::{Amount, CPU, MEMORY, PODS, Resources},
     uid_of_preemptor,
-    values::{Figures, Key, Observation, Phase, Pod, RuntimeClass, ScavengerJob, ScavengerJobStatus},
+    values::{Figures, Key, Observation, Order, Phase, Pod, RuntimeClass, ScavengerJob, ScavengerJobStatus},
 };
 use scavenger_schema::{scavenger_job as crd, terminal::shown};
 use scavenger_vocabulary::{Reason, Supervision};
@@ -110,7 +110,7 @@ fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {
     }
     supervision(&mut lines, sj, snapshot.time);
     usage(&mut lines, sj);
-    queue(&mut lines, &planner, sj);
+    queue(&mut lines, &planner, sj, snapshot.time);
     if let Some(why) = planner.node_that_left(key) {
         lines.add("node", &why);
     }
@@ -199,16 +199,39 @@ fn phase(sj: &ScavengerJob, now: Timestamp) -> String {
     text
 }
 
-fn queue(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob) {
+/// Which tenant's it is, and how that stands, if the pool says something of tenants.
+fn tenant(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob, now: Timestamp) {
+    let shares = planner.shares(now);
+    let tenants = shares.iter().flat_map(|shares| &shares.tenants);
+    let Some(tenant) = planner.tenant_of(&sj.key.namespace) else { return };
+    let Some(tenant) = tenants.into_iter().find(|other| other.name == tenant) else { return };
+    let limit = tenant.rules.max_share.map(|most| format!(" and may hold {most}"));
+    let percent = |share: f64| format!("{:.1}%", share * 100.0);
+    let text = format!(
+        "{} with weight {}: holds {} of the pool{}, and used {}{}",
+        tenant.name,
+        tenant.rules.weight.number(),
+        percent(tenant.share),
+        limit.unwrap_or_default(),
+        percent(tenant.used),
+        if tenant.rules.paused { "; paused" } else { "" },
+    );
+    lines.add("tenant", &text);
+}
+
+fn queue(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob, now: Timestamp) {
+    tenant(lines, planner, sj, now);
     if let Some((before, all)) = planner.place_in_queue(&sj.key) {
+        let sharing = planner.settings().ok().and_then(|settings| settings.sharing.as_ref());
+        let by = match sharing.map(|sharing| sharing.order) {
+            Some(Order::FairShare) => "then whose tenant used least for its weight, then longest waiting",
+            Some(Order::Interruptions) | None => "then longest waiting",
+        };
         let place = match before {
             0 => "first".to_owned(),
             before => format!("after {before} others"),
         };
-        lines.add(
-            "queue",
-            &format!("{place}, of {all} that may start (most interrupted first, then longest waiting)"),
-        );
+        lines.add("queue", &format!("{place}, of {all} that may start (most interrupted first, {by})"));
     }
 }
 
