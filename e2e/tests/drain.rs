@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
 use k8s_openapi::api::{admissionregistration::v1::ValidatingWebhookConfiguration, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
@@ -17,12 +18,16 @@ use scavenger_e2e::{
     checkpointing::{asked, first_measured},
     room::{
         bring_pool, delete_pod, has_reason, has_run_for, holding, in_mode_operator, interrupted, owner_with,
-        patch_pool, start, status,
+        patch_pool, pools, start, status,
     },
     run,
-    world::{counter_beside, until},
+    world::{counter_beside, until, until_within},
 };
-use scavenger_schema::scavenger_job::{Phase, ScavengerJob};
+use scavenger_schema::{
+    names,
+    scavenger_job::{Phase, ScavengerJob},
+    tenants::TenantStatus,
+};
 use scavenger_vocabulary::{Reason, WaitingReason};
 use serde_json::json;
 
@@ -220,6 +225,78 @@ fn a_webhook_for_evictions_that_is_down_holds_up_nobody() {
         patch_pool(world, &json!({ "drain": false })).await?;
         let webhooks: Api<ValidatingWebhookConfiguration> = Api::all(world.client.clone());
         webhooks.delete(&world.namespace, &DeleteParams::default()).await.ok();
+        result
+    });
+}
+
+/// What the pool's status says of the test's namespace, which is a tenant.
+async fn tenant(world: &World) -> Result<Option<TenantStatus>> {
+    let status = pools(world).get(names::DEFAULT_POOL).await?.status.unwrap_or_default();
+    Ok(status.tenants.into_iter().find(|tenant| tenant.name == world.namespace))
+}
+
+/// Waits until the status says that the tenant used something, up to a later time than `since`.
+async fn used(world: &World, since: Option<Timestamp>) -> Result<(f64, Timestamp)> {
+    until_within(Duration::from_secs(180), "what the tenant used is written down", || async {
+        let status = pools(world).get(names::DEFAULT_POOL).await?.status.unwrap_or_default();
+        let counted = status.tenants_counted_until.map(|time| time.0);
+        let own = status.tenants.into_iter().find(|tenant| tenant.name == world.namespace);
+        let cpu = own.and_then(|tenant| tenant.averages.get("cpu").copied()).unwrap_or(0.0);
+        Ok(counted.filter(|counted| cpu > 0.0 && Some(*counted) > since).map(|counted| (cpu, counted)))
+    })
+    .await
+}
+
+async fn shared(world: &World) -> Result<()> {
+    world.claim("data").await?;
+    let own = |rules: serde_json::Value| {
+        let mut tenant = json!({ "name": world.namespace });
+        if let (Some(tenant), Some(rules)) = (tenant.as_object_mut(), rules.as_object()) {
+            tenant.extend(rules.clone());
+        }
+        json!({ "order": "FairShare", "tenants": [tenant] })
+    };
+    bring_pool(world, &own(json!({ "paused": true }))).await?;
+    world.create::<ScavengerJob>(counter_beside("first", 1_000_000)).await?;
+    let held = world.job_until("first", "told of its tenant", |job| {
+        let message = status(job).message.unwrap_or_default();
+        has_reason(job, WaitingReason::Paused) && message.contains(&world.namespace)
+    });
+    held.await?;
+    bring_pool(world, &own(json!({ "maxShare": 0.0 }))).await?;
+    let limited = world.job_until("first", "told of the limit", |job| {
+        let message = status(job).message.unwrap_or_default();
+        has_reason(job, WaitingReason::TenantLimit) && message.contains("maxShare")
+    });
+    limited.await?;
+    bring_pool(world, &own(json!({ "weight": 2.0 }))).await?;
+    world.phase("first", Phase::Running).await?;
+
+    let (before, counted) = used(world, None).await?;
+    restart_operator(world).await?;
+    let (after, counted) = used(world, Some(counted)).await?;
+    ensure!(after > before, "{before} cores before the restart, and {after} after it");
+
+    // Its deletion takes nothing back, and does not take long.
+    world.api::<ScavengerJob>().delete("first", &DeleteParams::default()).await?;
+    until("it is gone", || async {
+        Ok(world.api::<ScavengerJob>().get_opt("first").await?.is_none().then_some(()))
+    })
+    .await?;
+    let (kept, _) = used(world, Some(counted)).await?;
+    ensure!(kept >= after * 0.99, "{after} cores before the deletion, and {kept} after it");
+    let tenant = tenant(world).await?.context("the tenant is not in the status")?;
+    ensure!((tenant.weight - 2.0).abs() < 1e-9 && tenant.running == 0, "{tenant:?}");
+    Ok(())
+}
+
+#[test]
+#[ignore = "in `cargo xtask test --all`"]
+fn a_tenant_is_held_and_what_it_used_outlives_the_operator_and_its_scavenger_jobs() {
+    let _alone = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    run("shares", |world| async move {
+        let result = shared(world).await;
+        patch_pool(world, &json!({ "order": null, "tenants": null })).await?;
         result
     });
 }
