@@ -10,8 +10,7 @@
 //! | What keeps a ScavengerJob from starting, apart from capacity? | `lifecycle/waiting.rs` | `next` |
 //! | Why does a ScavengerJob in the queue wait? | `queue/lines.rs` | `Queue::waiting` |
 //! | Which ScavengerJob starts next? | `queue/walk.rs` | `Queue::walk` |
-//! | Which tenant comes first, and how much may it hold? | `queue/shares.rs` | `Shares::stand`, `Shares::beyond` |
-//! | What did a tenant use? | `queue/charges.rs` | `Charges::used` |
+//! | Which tenant comes first? | `queue/shares.rs` | `Shares::stand` |
 //! | In which order do ScavengerJobs wait? | `queue/lines.rs` | `Queue::in_order` |
 //! | In which namespaces are starts refused, and which ScavengerJob tries again? | `backoff/blocked.rs` | `Blocked::settle` |
 //! | Which ScavengerJob may use capacity that is reserved for another? | `queue/rank.rs` | `may_borrow` |

@@ -58,13 +58,8 @@ impl Planner {
             (0, _) => TakeBack::Begun,
             _ => TakeBack::Anything,
         };
-        let mut context = Context {
-            capacity: &mut self.capacity,
-            promises: &mut self.promises,
-            shares: &mut self.shares,
-            settings,
-            now,
-        };
+        let (capacity, promises, shares) = (&mut self.capacity, &mut self.promises, &mut self.shares);
+        let mut context = Context { capacity, promises, shares, settings, now };
         let walk = self.queue.walk(&mut context, starting, &Loans { borrowers: &borrowers, take_back });
         let mut admitted = Vec::new();
         let is_new = |key: &&Key| walk.started.iter().any(|started| started.sj == **key);

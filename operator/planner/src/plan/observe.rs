@@ -9,8 +9,8 @@ use crate::{
     backoff::Wake,
     facts::seen::SeenPod,
     values::{
-        Access, Closed, Key, KillReport, LiveReport, Name, Node, Observation, Phase, Pod, PodUsage,
-        ScavengerJob, Settings,
+        Access, Closed, Counted, Key, KillReport, LiveReport, Name, Node, Observation, Phase, Pod, PodUsage,
+        RememberedUse, ScavengerJob, Settings,
     },
 };
 
@@ -85,20 +85,12 @@ impl Planner {
                 self.node_use.set_pods(&usage, &self.capacity, now);
                 self.see_usage(&usage);
             }
-            Observation::RememberedUse(mut remembered) => {
-                for namespace in self.by_requests.recall(std::mem::take(&mut remembered.by_requests), now) {
-                    self.set_by_requests(&namespace, true);
-                }
-                self.node_use.recall(*remembered, now);
-            }
+            Observation::RememberedUse(remembered) => self.recall_use(*remembered, now),
             Observation::Report(report) => self.see_report(&report, now),
             Observation::Kill(kill) => self.see_kill(kill),
             Observation::NodeAgents(nodes) => self.node_use.set_agents(nodes),
             Observation::Pool(settings) => self.set_settings(*settings, now),
-            Observation::Counted(counted) => {
-                let awaited = self.shares.set_counted(counted.map(|counted| *counted));
-                self.agenda.add_all(awaited.iter());
-            }
+            Observation::Counted(counted) => self.see_counted(counted.map(|counted| *counted)),
             Observation::Done(result) => self.done(result),
         }
         let (scavenger_jobs, pods) = self.seen.take_moved();
@@ -156,6 +148,20 @@ impl Planner {
             self.queue.sort_by_tenant(&self.shares);
         }
         self.agenda.add_all(self.seen.keys());
+    }
+
+    /// What the planner before this one learned of the use of nodes.
+    fn recall_use(&mut self, mut remembered: RememberedUse, now: Timestamp) {
+        for namespace in self.by_requests.recall(std::mem::take(&mut remembered.by_requests), now) {
+            self.set_by_requests(&namespace, true);
+        }
+        self.node_use.recall(remembered, now);
+    }
+
+    /// Those that are being deleted may wait until this counts what they held.
+    fn see_counted(&mut self, counted: Option<Counted>) {
+        let leaving = self.shares.set_counted(counted);
+        self.agenda.add_all(leaving.iter());
     }
 
     /// A namespace may be of another tenant than before.

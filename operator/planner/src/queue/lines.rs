@@ -4,13 +4,16 @@
 //!   walk until nodes or settings change.
 //! - People ask who is where, what decides that, and why a ScavengerJob waits.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 
 use super::{
     Context, Line, Obstacle, Queue,
-    rank::{Fronts, Lane},
+    rank::{Fronts, Lane, Rank},
     shares::Shares,
     walk::Walk,
 };
@@ -336,4 +339,37 @@ impl Queue {
 
 fn lacks(reason: WaitingReason, shortage: Shortage) -> Explanation {
     Explanation { waiting: Waiting { reason, message: shortage.message.clone() }, shortage: Some(shortage) }
+}
+
+impl Line {
+    /// True if its head knows that it waits for capacity, and that is kept for nobody: as long as its demand does not fit
+    /// below the threshold, another look changes nothing.
+    pub(super) fn is_settled(&self) -> bool {
+        self.reported == Some(Obstacle::Capacity) && self.kept_for.is_none()
+    }
+
+    /// Of those that have the turn of the head, the first of each namespace.
+    pub(super) fn firsts(&self) -> impl Iterator<Item = &Arc<Rank>> {
+        let mut next = self.members.first();
+        std::iter::from_fn(move || {
+            let rank = next?;
+            let empty: Name = Name::from("");
+            // Names of namespaces hold no NUL: nothing lies between a namespace and its name with one behind it.
+            let behind = Rank {
+                again: rank.again,
+                turn: rank.turn,
+                namespace: format!("{}\0", rank.namespace).into(),
+                uid: empty.clone(),
+                name: empty,
+                created: Timestamp::MIN,
+                ready_since: Timestamp::MIN,
+                borrows: rank.borrows,
+                claims: Box::default(),
+                failed_starts: rank.failed_starts,
+            };
+            let alike = |after: &&Arc<Rank>| (after.again, after.turn) == (rank.again, rank.turn);
+            next = self.members.range::<Rank, _>(behind..).next().filter(alike);
+            Some(rank)
+        })
+    }
 }

@@ -21,6 +21,7 @@
 //! ([`rank::Fronts`]), however many ScavengerJobs and nodes there are.
 
 mod charges;
+mod limit;
 mod lines;
 mod rank;
 mod reservation;
@@ -39,8 +40,8 @@ use crate::{
     capacity::{Capacity, Traits, promises::Promises},
     values::{Demand, Key, Name, ScavengerJob, Settings},
 };
+use limit::Beyond;
 use rank::{Age, Fronts, Lane, Rank};
-use shares::Beyond;
 
 pub use lines::QueueEntry;
 pub use rank::Starting;

@@ -15,7 +15,6 @@ use std::{
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::shares::Shares;
 use crate::{
     backoff::blocked::BlockId,
     capacity::{Ask, Size, Traits},
@@ -94,13 +93,6 @@ impl Rank {
     pub(super) fn sj(&self) -> Key {
         Key { namespace: self.namespace.clone(), name: self.name.clone() }
     }
-}
-
-/// True if a reservation of the first binds the other.
-pub(super) fn binds(holder: &Rank, other: &Rank, shares: &Shares) -> bool {
-    let came_later = other.created > holder.turn.waiting_since;
-    shares.turn_of(other) > shares.turn_of(holder)
-        || came_later && shares.standing_of(other) >= shares.standing_of(holder)
 }
 
 /// Number of a line: what its members ask for, whether their last start failed, whether their namespace or claim is held,

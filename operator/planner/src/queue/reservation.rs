@@ -66,7 +66,7 @@ use jiff::Timestamp;
 
 use super::{
     Context, Queue,
-    rank::{Age, Lane, Rank, binds},
+    rank::{Age, Lane, Rank},
     shares::Shares,
 };
 use crate::{
@@ -89,6 +89,13 @@ impl Reservation {
     pub(super) fn binds(&self, other: &Rank, shares: &Shares) -> bool {
         binds(&self.rank, other, shares)
     }
+}
+
+/// True if a reservation of the first binds the other.
+fn binds(holder: &Rank, other: &Rank, shares: &Shares) -> bool {
+    let came_later = other.created > holder.turn.waiting_since;
+    shares.turn_of(other) > shares.turn_of(holder)
+        || came_later && shares.standing_of(other) >= shares.standing_of(holder)
 }
 
 /// What is kept, and for whom.

@@ -37,14 +37,14 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     charges::{Charges, decay},
+    limit::Beyond,
     rank::{Lane, Rank, Turn},
 };
 use crate::{
     capacity::{Capacity, promises::Ledger},
     values::{
-        Averages, Counted, Key, Name, Order, ScavengerJob, Settings, Sharing, Shortage, Stretch, Tenant,
-        resources::{Amount, Resources, Share},
-        unit,
+        Averages, Counted, Key, Name, Order, ScavengerJob, Settings, Sharing, Stretch, Tenant,
+        resources::Resources, unit,
     },
 };
 
@@ -291,7 +291,7 @@ impl Shares {
     }
 
     /// Something of a tenant's started.
-    pub(super) fn stand(&mut self, tenant: u32, capacity: &Capacity, ledger: &Ledger) {
+    pub(crate) fn stand(&mut self, tenant: u32, capacity: &Capacity, ledger: &Ledger) {
         let Some(sharing) = self.sharing.as_ref().filter(|_| !self.standings.is_empty()) else { return };
         let kept = decay(sharing.half_life, AHEAD);
         let mut ahead: Averages = self.used.get(&tenant).cloned().unwrap_or_default();
@@ -363,40 +363,6 @@ impl Shares {
             held,
             usable,
         })
-    }
-}
-
-/// A tenant would hold more than it may.
-#[derive(Debug)]
-pub(super) struct Beyond {
-    tenant: Name,
-    most: Share,
-    resource: Name,
-    asked: i64,
-    held: i64,
-    usable: i64,
-}
-
-impl Beyond {
-    /// The same as what lacks.
-    pub(super) fn shortage(&self) -> Shortage {
-        let Self { tenant, most, resource, asked, held, usable } = self;
-        let amount = |amount| Amount(resource, amount);
-        let limit = most.of(*usable);
-        let remedy = match *asked > limit {
-            true => "ask for less, or have an admin raise maxShare in spec.tenants of the ScavengerPool",
-            false => "waits until ScavengerJobs of this tenant end",
-        };
-        let message = format!(
-            "needs {}, but tenant {tenant} holds {} and may hold {}: {most} (maxShare) of the {} that ScavengerJobs may \
-             use now; {remedy}",
-            amount(*asked),
-            amount(*held),
-            amount(limit),
-            amount(*usable),
-        );
-        let left = limit.saturating_sub(*held).max(0);
-        Shortage { resource: Some(resource.to_string()), left, whole: *usable, message }
     }
 }
 
