@@ -289,3 +289,28 @@ proptest! {
         prop_assert!((0..=whole.cpu_milli).contains(&part), "{} of all is {}", number, part);
     }
 }
+
+#[test]
+fn tenants_are_read_as_they_are_written_and_a_pool_that_names_none_has_none() {
+    let read = |spec: serde_json::Value| {
+        let spec: ScavengerPoolSpec = serde_json::from_value(spec).unwrap();
+        settings(&spec, Some(1)).unwrap().sharing
+    };
+    assert_eq!(read(serde_json::json!({})), None);
+    let sharing = read(serde_json::json!({
+        "order": "FairShare", "tenantLabel": "example.org/group", "shareHalfLife": "24h",
+        "tenants": [{ "name": "chem", "weight": 2, "maxShare": 0.25 }, { "name": "guests", "paused": true }],
+    }))
+    .unwrap();
+    assert_eq!((sharing.order, sharing.label.as_deref()), (Order::FairShare, Some("example.org/group")));
+    assert_eq!(sharing.half_life, SignedDuration::from_hours(24));
+    let chem = Tenant {
+        weight: Weight::from_number(2.0),
+        max_share: Some(Share::from_fraction(0.25)),
+        paused: false,
+    };
+    let guests = Tenant { paused: true, ..Tenant::default() };
+    assert_eq!(sharing.tenants, [("chem".into(), chem), ("guests".into(), guests)].into());
+    let limits = read(serde_json::json!({ "tenants": [{ "name": "chem" }] })).unwrap();
+    assert_eq!((limits.order, limits.half_life), (Order::Interruptions, SignedDuration::from_hours(168)));
+}
