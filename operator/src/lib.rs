@@ -2,7 +2,7 @@
 //!
 //! | room | module | does |
 //! |---|---|---|
-//! | observe | `observe`, `validate` | reads the cluster and turns it into the planner's values |
+//! | observe | `observe`, crate `scavenger-specs` | reads the cluster and turns it into the planner's values |
 //! | plan | crate `scavenger-planner` | decides, without I/O |
 //! | apply | `execute`, `evict`, `manifest`, `status` | carries the actions out |
 //!
@@ -11,11 +11,9 @@
 
 pub mod cli;
 mod config_map;
-mod container_hash;
 mod controller;
 mod evict;
 mod execute;
-mod forms;
 mod health;
 mod leader;
 mod manifest;
@@ -26,4 +24,3 @@ mod observe;
 mod pool;
 mod reports;
 mod status;
-mod validate;

@@ -20,9 +20,10 @@ use scavenger_schema::{
     quantity::{format_bytes, format_milli},
     scavenger_job::{self as crd, Quantity, ScavengerJob},
 };
+use scavenger_specs::container_hash;
 use scavenger_vocabulary::{Event, Reason, WaitingReason, condition};
 
-use crate::{container_hash, pool::quantities, validate};
+use crate::pool::quantities;
 
 /// Most bytes of arguments that are written into the status. The spec has them too, and etcd takes objects of 1.5 MiB.
 const MAX_ARGS: usize = 64 << 10;
@@ -322,7 +323,7 @@ fn clamped(number: i64) -> u32 {
 /// An attempt as the planner sees it.
 pub(crate) fn attempt(attempt: &crd::Attempt) -> Attempt {
     // Written by the operator from a spec that was checked; an amount that cannot be read counts as none.
-    let mut per_pod = validate::resources("requests", &attempt.requests).unwrap_or_default();
+    let mut per_pod = scavenger_specs::resources("requests", &attempt.requests).unwrap_or_default();
     per_pod.pods = 1;
     let class = attempt.priority_class_name.rsplit('-').next().and_then(|number| number.parse().ok());
     Attempt {
@@ -385,8 +386,8 @@ fn node(node: &crd::AttemptNode) -> AttemptNode {
         name: node.name.as_str().into(),
         pod_count: clamped(i64::from(node.pod_count)),
         labels: names.collect(),
-        allocatable: validate::resources("allocatable", &node.allocatable).unwrap_or_default(),
-        requested: validate::resources("requested", &node.requested).unwrap_or_default(),
+        allocatable: scavenger_specs::resources("allocatable", &node.allocatable).unwrap_or_default(),
+        requested: scavenger_specs::resources("requested", &node.requested).unwrap_or_default(),
     }
 }
 

@@ -48,12 +48,13 @@ const SQL: [&str; 6] = ["select ", "insert ", "update ", "delete ", "with ", "id
 const MIGRATIONS: &str = "schema/migrations/";
 
 /// Folders of code whose strings are messages.
-const CODE: [&str; 16] = [
+const CODE: [&str; 17] = [
     "gromacs-submitter/src",
     "operator/node-agent/cgroups/src",
     "operator/node-agent/src",
     "operator/planner/src",
     "operator/reporting/src",
+    "operator/specs/src",
     "operator/src",
     "operator/supervisor/src",
     "program/src",

@@ -430,7 +430,7 @@ mod tests {
             .unwrap();
         let room = has.minus(&pod(&using).requests);
         let asks =
-            |bytes| crate::validate::resources("requests", &[("ephemeral-storage".to_owned(), bytes)].into());
+            |bytes| scavenger_specs::resources("requests", &[("ephemeral-storage".to_owned(), bytes)].into());
         assert_eq!(asks("6Gi".into()).unwrap().exceeds(&room), None);
         assert_eq!(asks("7Gi".into()).unwrap().exceeds(&room), Some("ephemeral-storage"));
     }

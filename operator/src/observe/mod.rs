@@ -33,7 +33,7 @@ use serde::de::DeserializeOwned;
 use tokio::{sync::mpsc, task::JoinSet};
 use tracing::warn;
 
-use crate::{controller::Message, metrics::Metrics, node_use::Store, pool, validate};
+use crate::{controller::Message, metrics::Metrics, node_use::Store, pool};
 use progress::Progress;
 
 /// The kinds that are watched.
@@ -318,7 +318,7 @@ fn see_sj(guard: &DeserializeGuard<ScavengerJob>) -> Option<(Key, Observation)> 
 fn see_pool(guard: &DeserializeGuard<ScavengerPool>) -> Option<((), Observation)> {
     let settings = match &guard.0 {
         Ok(pool) => {
-            validate::settings(&pool.spec, pool.metadata.generation).map_err(|error| error.to_string())
+            scavenger_specs::settings(&pool.spec, pool.metadata.generation).map_err(|error| error.to_string())
         }
         Err(invalid) => Err(invalid.error.clone()),
     };

@@ -5,7 +5,7 @@ use scavenger_planner::values::{self, Observation, Stretch};
 use scavenger_schema::{names, scavenger_job::ScavengerJob};
 
 use super::convert::{creation_time, key, resource_version, uid};
-use crate::{container_hash, status, validate};
+use crate::status;
 
 /// A ScavengerJob.
 pub(crate) fn sj(object: &ScavengerJob) -> values::ScavengerJob {
@@ -18,9 +18,9 @@ pub(crate) fn sj(object: &ScavengerJob) -> values::ScavengerJob {
         deleting: object.metadata.deletion_timestamp.is_some(),
         has_finalizer: object.finalizers().iter().any(|finalizer| finalizer == names::FINALIZER),
         folder: object.labels().get(names::LABEL_FOLDER).map(|folder| folder.as_str().into()),
-        spec_hash: container_hash::of_all(&object.spec),
-        controls: validate::controls(&object.spec),
-        spec: validate::sj(object).map_err(|error| error.to_string()),
+        spec_hash: scavenger_specs::container_hash::of_all(&object.spec),
+        controls: scavenger_specs::controls(&object.spec),
+        spec: scavenger_specs::sj(object).map_err(|error| error.to_string()),
         status: status::from_crd(object.status.as_ref()),
     }
 }

@@ -32,7 +32,6 @@ use scavenger_schema::{
 use serde::de::DeserializeOwned;
 
 use super::rights::{self, Right};
-use crate::validate;
 
 /// What could be read, or what the user lacks the right to read.
 pub(super) type Read<T> = Result<T, String>;
@@ -82,7 +81,7 @@ impl Seen {
 }
 
 fn supervisor(pool: &ScavengerPoolSpec, sj: &ScavengerJob) -> Option<Supervisor> {
-    let supervisor = validate::supervisor(pool)?;
+    let supervisor = scavenger_specs::supervisor(pool)?;
     let wish = sj.spec.supervisor.as_ref().and_then(|wish| wish.enabled);
     wish.unwrap_or(supervisor.by_default).then_some(supervisor)
 }

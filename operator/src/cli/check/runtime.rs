@@ -4,7 +4,7 @@ use kube::ResourceExt;
 use scavenger_schema::scavenger_job::ScavengerJob;
 
 use super::{Finding, Verdict, read::Seen};
-use crate::{observe::convert, validate};
+use crate::observe::convert;
 
 /// Nothing for a ScavengerJob that names none.
 pub(super) fn finding(seen: &Seen, example: &ScavengerJob) -> Option<Finding> {
@@ -19,7 +19,7 @@ pub(super) fn finding(seen: &Seen, example: &ScavengerJob) -> Option<Finding> {
     };
     // What is wrong with the pool is another row's.
     let pool = seen.pool.as_ref().ok()?.as_ref()?;
-    let settings = validate::settings(&pool.spec, pool.metadata.generation).ok()?;
+    let settings = scavenger_specs::settings(&pool.spec, pool.metadata.generation).ok()?;
     Some(match settings.refuses(&convert::runtime_class(class)) {
         Some(why) => Finding::problem(CHECK, why),
         None => Finding::ok(CHECK, format!("{name:?} exists, and the pool allows it")),

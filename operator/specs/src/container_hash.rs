@@ -7,7 +7,7 @@ use serde::Serialize;
 /// A hash of all from which the containers of a ScavengerJob are created. Neither what they request, nor their arguments (the
 /// first is the program where there is no command), nor where they run keeps them from being created. It is stored, so it must be the same in each version of the operator:
 /// FNV-1a over the fields as JSON.
-pub(crate) fn of(spec: &ScavengerJobSpec) -> u64 {
+pub fn of(spec: &ScavengerJobSpec) -> u64 {
     let mut hash = Fnv(OFFSET);
     let program = (&spec.image, spec.image_pull_policy, &spec.image_pull_secrets, &spec.command);
     let user = (spec.run_as_user, spec.run_as_group, spec.fs_group);
@@ -22,7 +22,7 @@ pub(crate) fn of(spec: &ScavengerJobSpec) -> u64 {
 
 /// A hash of the image and of all that decides whether it is pulled: a node that gets one of two with the same hash
 /// gets the other.
-pub(crate) fn of_image(spec: &ScavengerJobSpec) -> u64 {
+pub fn of_image(spec: &ScavengerJobSpec) -> u64 {
     let mut hash = Fnv(OFFSET);
     let pull = (&spec.image, spec.image_pull_policy, &spec.image_pull_secrets, &spec.service_account_name);
     hash.add(&pull);
@@ -30,7 +30,7 @@ pub(crate) fn of_image(spec: &ScavengerJobSpec) -> u64 {
 }
 
 /// A hash of the whole spec.
-pub(crate) fn of_all(spec: &ScavengerJobSpec) -> u64 {
+pub fn of_all(spec: &ScavengerJobSpec) -> u64 {
     let mut hash = Fnv(OFFSET);
     hash.add(spec);
     hash.0
@@ -52,12 +52,12 @@ impl Fnv {
 }
 
 /// As the status has it.
-pub(crate) fn text(hash: u64) -> String {
+pub fn text(hash: u64) -> String {
     format!("{hash:016x}")
 }
 
 /// The hash that a status has.
-pub(crate) fn parse(text: &str) -> Option<u64> {
+pub fn parse(text: &str) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 

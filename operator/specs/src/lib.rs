@@ -1,5 +1,10 @@
 //! From raw specs to checked planner values. What the API server could not check is found here, once; later steps can
 //! not fail on input.
+//!
+//! The operator reads what the API server stores, the laboratory reads the pool of a file: both mean the same by it.
+
+pub mod container_hash;
+mod forms;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -25,10 +30,7 @@ use scavenger_schema::{
 use scavenger_vocabulary::Reason;
 use thiserror::Error;
 
-use crate::{
-    container_hash,
-    forms::{self, FormError},
-};
+use forms::FormError;
 
 /// Seconds of work that a restart costs if `spec.checkpoint` does not say.
 const DEFAULT_RESTART_SECONDS: i64 = 60;
@@ -42,33 +44,81 @@ const DEFAULT_EXTENDED_WEIGHT: f64 = 8.0;
 
 /// Why a spec cannot be used.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub(crate) enum SpecError {
+pub enum SpecError {
+    /// A name, a key or a value has another form than Kubernetes asks for.
     #[error(transparent)]
     Form(#[from] FormError),
+    /// A quantity cannot be read.
     #[error("{field}: {source}")]
-    ReadQuantity { field: String, source: QuantityError },
+    ReadQuantity {
+        /// Its field.
+        field: String,
+        /// What is wrong with it.
+        source: QuantityError,
+    },
+    /// A number or a duration is too small.
     #[error("{field} must be at least {least}")]
-    TooSmall { field: &'static str, least: &'static str },
+    TooSmall {
+        /// Its field.
+        field: &'static str,
+        /// The least that is allowed.
+        least: &'static str,
+    },
+    /// ScavengerJobs would be started only to be interrupted.
     #[error(
         "spec.headroomTarget of {resource} must be at least its start threshold and below its interrupt threshold"
     )]
-    Headroom { resource: String },
+    Headroom {
+        /// The resource whose thresholds are not in order.
+        resource: String,
+    },
+    /// A window of time cannot be used.
     #[error("window {name:?} of spec.windows: {source}")]
-    Window { name: String, source: Box<SpecError> },
+    Window {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        source: Box<SpecError>,
+    },
+    /// A group of nodes cannot be used.
     #[error("group {name:?} of spec.nodeGroups: {source}")]
-    NodeGroup { name: String, source: Box<SpecError> },
+    NodeGroup {
+        /// Its name.
+        name: String,
+        /// What is wrong with it.
+        source: Box<SpecError>,
+    },
+    /// A budget for interruptions cannot be used.
     #[error("the budget of {jobs} in spec.disruptionBudgets {what}")]
-    Budget { jobs: String, what: &'static str },
+    Budget {
+        /// How many it allows, as it was given.
+        jobs: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The times of a budget cannot be used.
     #[error("the budget of {jobs} in spec.disruptionBudgets: {source}")]
-    Schedule { jobs: String, source: Box<SpecError> },
+    Schedule {
+        /// How many it allows, as it was given.
+        jobs: String,
+        /// What is wrong with its times.
+        source: Box<SpecError>,
+    },
+    /// There is no such time zone.
     #[error("timeZone {0:?} is unknown: name one of the IANA database, for example Europe/Berlin")]
     TimeZone(String),
+    /// Not a time of day.
     #[error("{field} {text:?} must be hours and minutes, for example 06:00")]
-    TimeOfDay { field: &'static str, text: String },
+    TimeOfDay {
+        /// Its field.
+        field: &'static str,
+        /// What was given.
+        text: String,
+    },
 }
 
 /// What the planner needs to know of a ScavengerJob's spec, if nothing is wrong with its name.
-pub(crate) fn sj(object: &scavenger_job::ScavengerJob) -> Result<ScavengerJobSpec, SpecError> {
+pub fn sj(object: &scavenger_job::ScavengerJob) -> Result<ScavengerJobSpec, SpecError> {
     forms::check_name(&object.name_any())?;
     sj_spec(&object.spec)
 }
@@ -167,7 +217,7 @@ fn supervision(spec: &scavenger_job::ScavengerJobSpec) -> SupervisionSpec {
 }
 
 /// What of a ScavengerJob's spec may change at any time; its schema keeps the numbers in their bounds.
-pub(crate) fn controls(spec: &scavenger_job::ScavengerJobSpec) -> Controls {
+pub fn controls(spec: &scavenger_job::ScavengerJobSpec) -> Controls {
     Controls {
         suspend: spec.suspend,
         active_deadline: spec.active_deadline_seconds.map(bounded_seconds),
@@ -184,7 +234,7 @@ fn effect_name(effect: TaintEffect) -> &'static str {
 }
 
 /// Settings of a pool, from its spec and its `metadata.generation`.
-pub(crate) fn settings(spec: &ScavengerPoolSpec, generation: Option<i64>) -> Result<Settings, SpecError> {
+pub fn settings(spec: &ScavengerPoolSpec, generation: Option<i64>) -> Result<Settings, SpecError> {
     let at_least_one = |field, value: i32| {
         usize::try_from(value)
             .ok()
@@ -272,7 +322,7 @@ fn tolerated_taints(spec: &ScavengerPoolSpec) -> Vec<Name> {
 }
 
 /// The supervisor of a pool; none if it names none.
-pub(crate) fn supervisor(spec: &ScavengerPoolSpec) -> Option<Supervisor> {
+pub fn supervisor(spec: &ScavengerPoolSpec) -> Option<Supervisor> {
     spec.supervisor.as_ref().map(|supervisor| Supervisor {
         image: supervisor.image.as_str().into(),
         image_pull_secrets: supervisor.image_pull_secrets.iter().map(|name| name.as_str().into()).collect(),
@@ -450,7 +500,7 @@ fn check_headroom(spec: &ScavengerPoolSpec) -> Result<(), SpecError> {
 }
 
 /// A list of resources by name; cpu in millicores, everything else in whole units.
-pub(crate) fn resources(field: &str, list: &BTreeMap<String, Quantity>) -> Result<Resources, SpecError> {
+pub fn resources(field: &str, list: &BTreeMap<String, Quantity>) -> Result<Resources, SpecError> {
     let mut sum = Resources::default();
     for (name, quantity) in list {
         let read = |source| SpecError::ReadQuantity { field: format!("{field}.{name}"), source };

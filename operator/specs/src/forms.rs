@@ -12,7 +12,7 @@ use thiserror::Error;
 /// Something has another form than Kubernetes asks for.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("{field} {text:?} must be {description}")]
-pub(crate) struct FormError {
+pub struct FormError {
     field: String,
     text: String,
     description: &'static str,
@@ -21,12 +21,12 @@ pub(crate) struct FormError {
 type Checked = Result<(), FormError>;
 
 /// Checks the name of a ScavengerJob.
-pub(crate) fn check_name(name: &str) -> Checked {
+pub fn check_name(name: &str) -> Checked {
     fits(&form::SCAVENGER_JOB, format_args!("metadata.name"), name)
 }
 
 /// Checks what a spec names, in the order of its fields.
-pub(crate) fn check(spec: &ScavengerJobSpec) -> Checked {
+pub fn check(spec: &ScavengerJobSpec) -> Checked {
     fits(&form::IMAGE, format_args!("spec.image"), &spec.image)?;
     each(&spec.image_pull_secrets, |index, name| {
         fits(&form::NAME, format_args!("spec.imagePullSecrets[{index}]"), name)
@@ -91,7 +91,7 @@ fn check_variable(index: usize, variable: &EnvVar) -> Checked {
 }
 
 /// Checks labels that the pods or their nodes have.
-pub(crate) fn check_labels(key: &Form, field: &str, labels: &BTreeMap<String, String>) -> Checked {
+pub fn check_labels(key: &Form, field: &str, labels: &BTreeMap<String, String>) -> Checked {
     check_keys(key, field, labels)?;
     labels.iter().try_for_each(|(key, value)| fits(&form::LABEL_VALUE, format_args!("{field}[{key}]"), value))
 }
