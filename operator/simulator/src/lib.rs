@@ -38,6 +38,7 @@ mod trace;
 mod truth;
 mod watches;
 
+pub use api::stored_status;
 pub use cluster::{Cluster, Delays, Fault, Ill, Kill, Random, Workload};
 pub use injected::Injected;
 pub use supervisor::Unstartable;
