@@ -8,12 +8,13 @@ use crate::{cache, chart, docs, generate, layers, lint, paths, release, rules, s
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
-const CRATES: [&str; 20] = [
+const CRATES: [&str; 21] = [
     "scavenger-vocabulary",
     "scavenger-cgroups",
     "scavenger-node-agent",
     "scavenger-planner",
     "scavenger-simulator",
+    "scavenger-laboratory",
     "scavenger-specs",
     "scavenger-supervisor",
     "scavenger-reporting",

@@ -23,7 +23,7 @@ struct House {
     only_in: Option<(&'static str, &'static str)>,
 }
 
-const HOUSES: [House; 2] = [PLANNER, SUBMITTER];
+const HOUSES: [House; 3] = [PLANNER, SUBMITTER, LABORATORY];
 
 /// The planner's fields are its own: one folder alone may add methods to it.
 const PLANNER: House = House {
@@ -39,6 +39,14 @@ const SUBMITTER: House = House {
     sources: "gromacs-submitter/src/",
     page: "docs/contributing/submitter.md",
     tables: &[("folder", ""), ("file of `advance`", "advance")],
+    only_in: None,
+};
+
+const LABORATORY: House = House {
+    name: "laboratory",
+    sources: "operator/laboratory/src/",
+    page: "docs/contributing/laboratory.md",
+    tables: &[("folder", "")],
     only_in: None,
 };
 

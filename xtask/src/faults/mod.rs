@@ -58,7 +58,7 @@ const PACKAGES: [Package; 5] = [
     Package {
         name: "scavenger-planner",
         part: Part::Planner,
-        users: &["scavenger-operator", "scavenger-simulator"],
+        users: &["scavenger-operator", "scavenger-simulator", "scavenger-laboratory"],
     },
     Package { name: "scavenger-operator", part: Part::Operator, users: &[] },
     Package { name: "gromacs-submitter", part: Part::Submitter, users: &[] },

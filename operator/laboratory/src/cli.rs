@@ -1,0 +1,177 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand, ValueEnum};
+use scavenger_planner::values::PreemptionMode;
+use scavenger_program::{exit::Unusable, output};
+
+use crate::{
+    compare::{compare, contenders},
+    policy::Kind,
+    pool::Pool,
+    print::{self, Comparison},
+    values::{DAY, SECOND, Time},
+    workload::{
+        Mix, Workload, openb,
+        scenario::{SCENARIOS, Scenario},
+        trace,
+    },
+};
+
+/// Play ScavengerJobs in virtual time, and compare what policies lose
+#[derive(Debug, Parser)]
+#[command(name = "scavenger-laboratory", version)]
+pub struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Simulate(Simulate),
+    Scenarios,
+}
+
+/// Play a workload under several policies and pools
+#[derive(Debug, clap::Args)]
+struct Simulate {
+    /// Play the scenario of this name
+    #[arg(long, value_name = "NAME", group = "what")]
+    scenario: Option<String>,
+    /// Play a trace in the laboratory's own format
+    #[arg(long, value_name = "FILE", group = "what")]
+    trace: Option<PathBuf>,
+    /// Play Alibaba's trace cluster-trace-gpu-v2023, whose two files are in FOLDER
+    #[arg(long, value_name = "FOLDER", group = "what")]
+    openb: Option<PathBuf>,
+    /// Take this window of the trace: its first second and the second behind its last
+    #[arg(long, value_name = "FROM..TO", requires = "openb", default_value = "12300000..12560000")]
+    window: String,
+    /// Compare the pool of this file; again for another one. Without, both preemption modes with all defaults
+    #[arg(long, value_name = "FILE")]
+    pool: Vec<PathBuf>,
+    /// Compare the policy of this name; again for another one. Without, all of them
+    #[arg(long, value_name = "NAME")]
+    policy: Vec<String>,
+    /// Play with so many seeds, from 1 on
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// Let the operator see so late what changes, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=600_000))]
+    late: Time,
+    /// How to print the comparison
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: Output,
+    /// Say on standard error how long each run took
+    #[arg(long)]
+    speed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+/// Does what the command line says.
+///
+/// # Errors
+/// [`Unusable`] if what was given cannot be used.
+pub fn run(options: &Options) -> Result<()> {
+    match &options.command {
+        Command::Scenarios => {
+            let lines = SCENARIOS.map(|scenario| format!("{:<12}{}\n", scenario.name, scenario.about));
+            output::print(&lines.concat())
+        }
+        Command::Simulate(options) => simulate(options),
+    }
+}
+
+fn simulate(options: &Simulate) -> Result<()> {
+    let pools = pools(&options.pool)?;
+    let kinds = kinds(&options.policy)?;
+    let (name, workload) = workload(options)?;
+    let tell = |took: crate::compare::Took| {
+        if options.speed {
+            eprintln!("{:>8.2} s  {}", took.time.as_secs_f64(), took.what);
+        }
+    };
+    let outcomes = compare(&contenders(&kinds, &pools), options.seeds, options.late, workload, tell);
+    let comparison =
+        Comparison { workload: name, seeds: options.seeds, late_milliseconds: options.late, outcomes };
+    output::print(&match options.output {
+        Output::Table => print::table(&comparison),
+        Output::Json => print::json(&comparison),
+    })
+}
+
+fn pools(files: &[PathBuf]) -> Result<Vec<Pool>, Unusable> {
+    if files.is_empty() {
+        return Ok([PreemptionMode::Scheduler, PreemptionMode::Operator].map(Pool::usual).into());
+    }
+    files.iter().map(|file| Pool::read(file)).collect()
+}
+
+fn kinds(names: &[String]) -> Result<Vec<Kind>, Unusable> {
+    if names.is_empty() {
+        return Ok(Kind::ALL.into());
+    }
+    let known = Kind::ALL.map(Kind::name).join(", ");
+    let unknown = |name: &str| Unusable(format!("there is no policy {name:?}; there are {known}"));
+    names.iter().map(|name| Kind::named(name).ok_or_else(|| unknown(name))).collect()
+}
+
+type Draw = Box<dyn Fn(u64) -> Workload>;
+
+/// The workload for each seed, and what it is called. In a trace without ScavengerJobs they are drawn.
+fn workload(options: &Simulate) -> Result<(String, Draw), Unusable> {
+    if let Some(name) = &options.scenario {
+        let known = SCENARIOS.map(|scenario| scenario.name).join(", ");
+        let scenario = Scenario::named(name)
+            .ok_or_else(|| Unusable(format!("there is no scenario {name:?}; there are {known}")))?;
+        return Ok((format!("scenario {name}"), Box::new(move |seed| scenario.draw(seed))));
+    }
+    if let Some(path) = &options.trace {
+        let read = trace::read(path)?;
+        if let Some(note) = read.note {
+            eprintln!("{}: {note}", path.display());
+        }
+        return Ok((format!("trace {}", path.display()), with_scavengers(read.workload)));
+    }
+    if let Some(folder) = &options.openb {
+        let window = window(&options.window)?;
+        let workload = openb::read(folder, window)?;
+        let name = format!("openb, seconds {}, {} nodes", options.window, workload.nodes.len());
+        return Ok((name, with_scavengers(workload)));
+    }
+    Err(Unusable("nothing to play: name --scenario, --trace or --openb".to_owned()))
+}
+
+fn window(text: &str) -> Result<(i64, i64), Unusable> {
+    let wrong =
+        || Unusable(format!("--window {text:?} must be two seconds, the later one last: 12300000..12560000"));
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let window: (i64, i64) = (from.parse().map_err(|_| wrong())?, to.parse().map_err(|_| wrong())?);
+    let longest = i64::MAX / SECOND / DAY;
+    if window.0 < 0 || window.0 >= window.1 || window.1 > longest {
+        return Err(wrong());
+    }
+    Ok(window)
+}
+
+/// ScavengerJobs in a trace that has none have work for this part of its cpu.
+const DRAWN_PERCENT: i64 = 40;
+
+fn with_scavengers(workload: Workload) -> Draw {
+    if !workload.scavengers.is_empty() {
+        return Box::new(move |_| workload.clone());
+    }
+    Box::new(move |seed| {
+        let cores = workload.capacity().cpu / 1000 * DRAWN_PERCENT / 100;
+        let mix = Mix::filling(cores, workload.length);
+        let scavengers = mix.draw(&mut crate::chance::Chance::new(seed, 2));
+        Workload { scavengers, ..workload.clone() }
+    })
+}

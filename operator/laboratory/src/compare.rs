@@ -1,0 +1,108 @@
+//! Several policies and pools side by side, on the same workloads.
+
+use std::time::Duration;
+
+use scavenger_planner::values::PreemptionMode;
+use serde::Serialize;
+
+use crate::{
+    measure::{Figures, Interval, measure},
+    policy::Kind,
+    pool::Pool,
+    run::{Conditions, run, run_baseline, timed},
+    values::Time,
+    workload::Workload,
+};
+
+/// One of those that are compared.
+#[derive(Debug, Clone)]
+pub struct Contender {
+    /// The policy.
+    pub kind: Kind,
+    /// The pool that it follows.
+    pub pool: Pool,
+}
+
+impl Contender {
+    /// What it is called: the policy, the pool unless it has all defaults, and the mode where that matters.
+    #[must_use]
+    pub fn name(&self) -> String {
+        let mode = match self.pool.settings.preemption_mode {
+            PreemptionMode::Scheduler => "Scheduler",
+            PreemptionMode::Operator => "Operator",
+        };
+        let pool = self.pool.name.as_deref().filter(|_| self.kind.follows_pool());
+        let mode = (self.kind == Kind::Operator).then_some(mode);
+        let parts = [Some(self.kind.name()), mode, pool];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// Each policy with each pool; once those of the same name, which no difference between the pools changes.
+#[must_use]
+pub fn contenders(kinds: &[Kind], pools: &[Pool]) -> Vec<Contender> {
+    let mut all: Vec<Contender> = Vec::new();
+    for kind in kinds {
+        for pool in pools {
+            let contender = Contender { kind: *kind, pool: pool.clone() };
+            if all.iter().all(|other| other.name() != contender.name()) {
+                all.push(contender);
+            }
+        }
+    }
+    all
+}
+
+/// What one of them did over all seeds.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// Its name.
+    pub name: String,
+    /// The figures of each seed, in their order.
+    pub runs: Vec<Figures>,
+}
+
+impl Outcome {
+    /// A figure over all seeds.
+    #[must_use]
+    pub fn over(&self, figure: impl Fn(&Figures) -> f64) -> Interval {
+        Interval::of(&self.runs.iter().map(figure).collect::<Vec<_>>())
+    }
+}
+
+/// How long a run took.
+#[derive(Debug, Clone)]
+pub struct Took {
+    /// Which policy, which seed.
+    pub what: String,
+    /// Time on the wall.
+    pub time: Duration,
+}
+
+/// Plays all of them for all seeds, each with the workload of its seed. `tell` hears how long each run took.
+pub fn compare(
+    contenders: &[Contender],
+    seeds: u64,
+    late: Time,
+    workload: impl Fn(u64) -> Workload,
+    mut tell: impl FnMut(Took),
+) -> Vec<Outcome> {
+    let mut outcomes: Vec<Outcome> =
+        contenders.iter().map(|one| Outcome { name: one.name(), runs: Vec::new() }).collect();
+    for seed in 1..=seeds {
+        let workload = workload(seed);
+        let alone = workload.without_scavengers();
+        let (baseline, time) = timed(|| run_baseline(&alone, seed).tally.ordinary);
+        tell(Took { what: format!("without ScavengerJobs, seed {seed}"), time });
+        for (contender, outcome) in contenders.iter().zip(&mut outcomes) {
+            let conditions = Conditions { late, seed };
+            let (figures, time) = timed(|| {
+                measure(&run(&workload, contender.kind, &contender.pool.settings, conditions), &baseline)
+            });
+            outcome.runs.push(figures);
+            tell(Took { what: format!("{}, seed {seed}", contender.name()), time });
+        }
+    }
+    outcomes
+}

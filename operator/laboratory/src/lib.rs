@@ -1,0 +1,24 @@
+//! The laboratory: policies that run ScavengerJobs, side by side on the same workload, in virtual time.
+//!
+//! | part | where |
+//! |---|---|
+//! | what a cluster is asked to do: scenarios from a seed, traces | `workload` |
+//! | the cluster: kube-scheduler, pods, Jobs, what work is kept | `world` |
+//! | who starts and interrupts ScavengerJobs; the operator with its own planner is one | `policy` |
+//! | one run, from the first event to the last | `run` |
+//! | the figures of a run, and of several seeds | `measure`, `compare` |
+//! | the pool of a file, what is printed | `pool`, `print`, `cli` |
+//!
+//! docs/contributing/laboratory.md says which part may know which, and what is simpler here than in Kubernetes.
+
+pub mod chance;
+pub mod cli;
+pub mod compare;
+pub mod measure;
+pub mod policy;
+pub mod pool;
+pub mod print;
+pub mod run;
+pub mod values;
+pub mod workload;
+pub mod world;

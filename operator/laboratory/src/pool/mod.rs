@@ -1,0 +1,119 @@
+//! The pool of a file, as the operator would read it from the API server.
+
+mod definition;
+
+use std::{fs, path::Path};
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use kube::CustomResourceExt as _;
+use scavenger_planner::values::{PreemptionMode, Settings};
+use scavenger_program::exit::Unusable;
+use scavenger_schema::{
+    names,
+    scavenger_pool::{ScavengerPool, ScavengerPoolSpec},
+};
+use serde_json::Value;
+
+/// A pool, and what it is called.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    /// The file without its ending; none if it has all defaults.
+    pub name: Option<String>,
+    /// What the planner follows.
+    pub settings: Settings,
+}
+
+impl Pool {
+    /// The pool that has everything as it is by default, in this mode.
+    ///
+    /// # Panics
+    /// If the defaults cannot be used, which a test excludes.
+    #[must_use]
+    pub fn usual(mode: PreemptionMode) -> Self {
+        let settings = scavenger_specs::settings(&ScavengerPoolSpec::default(), None);
+        let settings = settings.expect("the defaults of a pool should be usable");
+        Self { name: None, settings: Settings { preemption_mode: mode, ..settings } }
+    }
+
+    /// Reads a pool.
+    ///
+    /// # Errors
+    /// [`Unusable`] with what the definition of the pool would say.
+    pub fn read(path: &Path) -> Result<Self, Unusable> {
+        let wrong = |what: String| Unusable(format!("{}: {what}", path.display()));
+        let text = fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        parse(&text).map(|settings| Self { name, settings }).map_err(wrong)
+    }
+}
+
+fn parse(text: &str) -> Result<Settings, String> {
+    let first_line = |error: String| error.lines().next().unwrap_or_default().to_owned();
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| first_line(error.to_string()))?;
+    let definition = ScavengerPool::crd();
+    let schema = definition.spec.versions.first().and_then(|version| version.schema.as_ref());
+    let refused = schema.and_then(|schema| schema.open_api_v3_schema.as_ref());
+    // These are of every kind, and none of the definition's fields.
+    let refused = refused.map(|schema| {
+        let properties = schema.properties.iter().flatten().map(|(name, of)| (name.clone(), of.clone()));
+        let every_kind =
+            ["apiVersion", "kind", "metadata"].map(|name| (name.to_owned(), JSONSchemaProps::default()));
+        let properties = Some(properties.chain(every_kind).collect());
+        definition::refused("", &value, &JSONSchemaProps { properties, ..schema.clone() })
+    });
+    if let Some(refused) = refused.flatten() {
+        return Err(refused);
+    }
+    let pool: ScavengerPool = serde_json::from_value(value).map_err(|error| first_line(error.to_string()))?;
+    if pool.metadata.name.as_deref() != Some(names::DEFAULT_POOL) {
+        return Err(format!("metadata.name must be {:?}", names::DEFAULT_POOL));
+    }
+    let settings =
+        scavenger_specs::settings(&pool.spec, pool.metadata.generation).map_err(|error| error.to_string())?;
+    if settings.usage.is_some() {
+        return Err(
+            "spec.accounting is Usage, which the laboratory does not play yet; it plays Requests".to_owned()
+        );
+    }
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(spec: &str) -> Result<Settings, String> {
+        parse(&format!(
+            "apiVersion: scavenger.dev/v1alpha1\nkind: ScavengerPool\nmetadata: {{ name: default }}\nspec: {spec}\n"
+        ))
+    }
+
+    #[test]
+    fn a_pool_is_what_the_operator_would_read() {
+        let read = pool("{ startThreshold: 0.8, preemptionMode: Operator }").unwrap();
+        assert_eq!(read.start_thresholds.default.to_string(), "80%");
+        assert_eq!(read.preemption_mode, PreemptionMode::Operator);
+        assert_eq!(pool("{}").unwrap(), Pool::usual(PreemptionMode::Scheduler).settings);
+    }
+
+    #[test]
+    fn a_pool_that_cannot_be_used_is_refused_in_one_line() {
+        for (spec, said) in [
+            ("{ startThreshold: 0.95 }", "spec.headroomTarget of cpu must be at least its start threshold"),
+            ("{ startThreshold: lots }", "spec.startThreshold is \"lots\", and must be of type number"),
+            ("{ startThreshold: 1.5 }", "spec.startThreshold is 1.5, and must be at most 1"),
+            ("{ prioritySteps: 0 }", "spec.prioritySteps is 0, and must be at least 1"),
+            ("{ startTreshold: 0.5 }", "spec.startTreshold is unknown"),
+            ("{ preemptionMode: Both }", "spec.preemptionMode is \"Both\", and must be one of"),
+            ("{ weights: { cpu: -1 } }", "spec.weights.cpu is -1, and must be at least 0"),
+            ("{ accounting: Usage, usage: {} }", "spec.accounting is Usage"),
+            ("{ nodeSelector: { \"a b\": c } }", "spec.nodeSelector: key \"a b\" must be"),
+        ] {
+            let error = pool(spec).unwrap_err();
+            assert!(error.contains(said) && !error.contains('\n'), "{spec}: {error}");
+        }
+        let other =
+            "apiVersion: scavenger.dev/v1alpha1\nkind: ScavengerPool\nmetadata: { name: x }\nspec: {}\n";
+        assert_eq!(parse(other).unwrap_err(), "metadata.name must be \"default\"");
+    }
+}

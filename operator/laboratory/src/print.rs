@@ -1,0 +1,87 @@
+//! The comparison for people and for programs.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::{
+    compare::Outcome,
+    measure::{Figures, Interval},
+};
+
+/// A column: its head, how many digits its figures have, and the figure.
+type Column = (&'static str, usize, fn(&Figures) -> f64);
+
+const COLUMNS: [Column; 11] = [
+    ("goodput", 3, |figures| figures.goodput),
+    ("kept core h", 0, |figures| figures.kept_core_hours),
+    ("lost core h", 0, |figures| figures.lost_core_hours),
+    ("interruptions", 0, |figures| figures.interruptions),
+    ("done", 0, |figures| figures.finished),
+    ("wait min", 1, |figures| figures.wait_minutes),
+    ("slowdown", 2, |figures| figures.slowdown),
+    ("cpu used", 3, |figures| figures.utilisation),
+    ("later pods %", 2, |figures| figures.ordinary_later_percent),
+    ("by s", 1, |figures| figures.ordinary_later_seconds),
+    ("preempted", 0, |figures| figures.ordinary_preemptions),
+];
+
+/// What is compared.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Comparison {
+    /// The scenario or the trace.
+    pub workload: String,
+    /// How many seeds.
+    pub seeds: u64,
+    /// How late the operator sees what changes, in milliseconds.
+    pub late_milliseconds: i64,
+    /// What each policy did.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// The table: the median of each figure, and the interval from the 5th to the 95th percentile below it.
+#[must_use]
+pub fn table(comparison: &Comparison) -> String {
+    let head = std::iter::once("policy").chain(COLUMNS.map(|(head, ..)| head)).map(str::to_owned);
+    let mut rows: Vec<Vec<String>> = vec![head.collect()];
+    for outcome in &comparison.outcomes {
+        let intervals = COLUMNS.map(|(_, digits, figure)| (digits, outcome.over(figure)));
+        let median = |(digits, interval): (usize, Interval)| number(interval.median, digits);
+        rows.push(std::iter::once(outcome.name.clone()).chain(intervals.map(median)).collect());
+        let range = |(digits, Interval { low, high, .. }): (usize, Interval)| {
+            format!("{}..{}", number(low, digits), number(high, digits))
+        };
+        if comparison.seeds > 1 {
+            rows.push(std::iter::once(String::new()).chain(intervals.map(range)).collect());
+        }
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..=COLUMNS.len()).map(width).collect();
+    let seeds = if comparison.seeds == 1 { "1 seed" } else { "seeds" };
+    let mut text = match comparison.seeds {
+        1 => format!("{}, {seeds}\n", comparison.workload),
+        number => format!("{}, {number} {seeds}: median, 5% to 95%\n", comparison.workload),
+    };
+    for row in rows {
+        let _ = write!(text, "{:<width$}", row[0], width = widths[0]);
+        for (cell, width) in row.iter().zip(&widths).skip(1) {
+            let _ = write!(text, "  {cell:>width$}");
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text
+}
+
+fn number(value: f64, digits: usize) -> String {
+    if value.is_nan() { "-".to_owned() } else { format!("{value:.digits$}") }
+}
+
+/// One document with all figures of all seeds.
+#[must_use]
+pub fn json(comparison: &Comparison) -> String {
+    let mut text = serde_json::to_string_pretty(comparison).expect("figures should be JSON");
+    text.push('\n');
+    text
+}

@@ -1,0 +1,93 @@
+//! What is counted while a cluster runs. Work is in millicores times milliseconds.
+
+use super::pod::Owner;
+use crate::values::Time;
+
+/// How an ordinary pod fared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OrdinaryState {
+    /// From its arrival until it ran for the first time; none if it never did.
+    pub waited: Option<Time>,
+    /// How often it was preempted.
+    pub preempted: u32,
+}
+
+/// What was counted so far.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tally {
+    /// What containers of ScavengerJobs ran.
+    pub ran: i64,
+    /// Work that checkpoints or results hold.
+    pub kept: i64,
+    /// Work that was done and is done again.
+    pub redone: i64,
+    /// What restarts took.
+    pub restarts: i64,
+    /// What writing checkpoints took.
+    pub writing: i64,
+    /// What containers ran without anything getting done: others of their gang were missing, or they were ending.
+    pub idle: i64,
+    /// Work since the last checkpoint, of what still ran at the end.
+    pub in_progress: i64,
+    /// How often running ScavengerJobs were interrupted.
+    pub interruptions: u64,
+    /// Every ordinary pod of the workload.
+    pub ordinary: Vec<OrdinaryState>,
+    /// What ordinary pods requested while they were bound.
+    pub held_by_ordinary: i64,
+    /// What pods of ScavengerJobs requested while they were bound.
+    pub held_by_scavengers: i64,
+    now_ordinary: i64,
+    now_scavengers: i64,
+    settled: Time,
+}
+
+impl Tally {
+    pub(super) fn new(ordinary: usize) -> Self {
+        Self {
+            ran: 0,
+            kept: 0,
+            redone: 0,
+            restarts: 0,
+            writing: 0,
+            idle: 0,
+            in_progress: 0,
+            interruptions: 0,
+            ordinary: vec![OrdinaryState::default(); ordinary],
+            held_by_ordinary: 0,
+            held_by_scavengers: 0,
+            now_ordinary: 0,
+            now_scavengers: 0,
+            settled: 0,
+        }
+    }
+
+    /// Counts what is held up to now; to be called before that changes.
+    pub(super) fn settle(&mut self, now: Time) {
+        let span = now - self.settled;
+        self.held_by_ordinary += self.now_ordinary * span;
+        self.held_by_scavengers += self.now_scavengers * span;
+        self.settled = now;
+    }
+
+    pub(super) fn occupy(&mut self, owner: Owner, cpu: i64) {
+        match owner {
+            Owner::Ordinary(_) => self.now_ordinary += cpu,
+            Owner::Attempt(..) => self.now_scavengers += cpu,
+        }
+    }
+
+    pub(super) fn ordinary_starts(&mut self, place: u32, waited: Time) {
+        self.ordinary[place as usize].waited.get_or_insert(waited);
+    }
+
+    pub(super) fn ordinary_preempted(&mut self, place: u32) {
+        self.ordinary[place as usize].preempted += 1;
+    }
+
+    /// What ran and is kept nowhere. What is in progress is neither kept nor lost yet.
+    #[must_use]
+    pub fn lost(&self) -> i64 {
+        self.ran - self.kept - self.in_progress
+    }
+}
