@@ -64,7 +64,7 @@ struct Simulate {
     /// How to print the comparison
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Output,
-    /// Say on standard error how long each run took
+    /// Say on standard error how much processor time each run took
     #[arg(long)]
     speed: bool,
 }

@@ -76,7 +76,7 @@ impl Outcome {
 pub struct Took {
     /// Which policy, which seed.
     pub what: String,
-    /// Time on the wall.
+    /// Processor time.
     pub time: Duration,
 }
 
@@ -98,7 +98,8 @@ pub fn compare(
         for (contender, outcome) in contenders.iter().zip(&mut outcomes) {
             let conditions = Conditions { late, seed };
             let (figures, time) = timed(|| {
-                measure(&run(&workload, contender.kind, &contender.pool.settings, conditions), &baseline)
+                let (world, ordered) = run(&workload, contender.kind, &contender.pool.settings, conditions);
+                Figures { ordered, ..measure(&world, &baseline) }
             });
             outcome.runs.push(figures);
             tell(Took { what: format!("{}, seed {seed}", contender.name()), time });

@@ -1,5 +1,7 @@
 //! The figures of a run, and what several runs of different seeds say together.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::{
@@ -34,6 +36,8 @@ pub struct Figures {
     pub idle_core_hours: f64,
     /// Interruptions of running ScavengerJobs.
     pub interruptions: f64,
+    /// Interruptions that the policy ordered, by reason, if it has several.
+    pub ordered: BTreeMap<String, u64>,
     /// ScavengerJobs that were done at the end.
     pub finished: f64,
     /// Those that had run by then.
@@ -86,6 +90,7 @@ pub fn measure(world: &World<'_>, baseline: &Baseline) -> Figures {
         checkpoint_core_hours: hours(tally.writing),
         idle_core_hours: hours(tally.idle),
         interruptions: tally.interruptions as f64,
+        ordered: BTreeMap::new(),
         finished: world.scavengers.iter().filter(|sj| sj.finished.is_some()).count() as f64,
         started: world.scavengers.iter().filter(|sj| sj.first_run.is_some()).count() as f64,
         wait_minutes: quantile(&waits, 0.5) / MINUTE as f64,

@@ -1,7 +1,8 @@
 //! One run: a workload, a policy, a seed.
 
-use std::time::{Duration, Instant};
+use std::{collections::BTreeMap, time::Duration};
 
+use nix::time::{ClockId, clock_gettime};
 use scavenger_planner::values::Settings;
 
 use crate::{
@@ -20,12 +21,18 @@ pub struct Conditions {
     pub seed: u64,
 }
 
-/// Plays a workload under a policy to its end.
+/// Plays a workload under a policy to its end. Also says how often the policy ordered an interruption, by reason.
 #[must_use]
-pub fn run<'a>(workload: &'a Workload, kind: Kind, settings: &Settings, conditions: Conditions) -> World<'a> {
+pub fn run<'a>(
+    workload: &'a Workload,
+    kind: Kind,
+    settings: &Settings,
+    conditions: Conditions,
+) -> (World<'a>, BTreeMap<String, u64>) {
     let world = World::new(workload, kind.preempts(settings), Delays::default(), conditions.seed);
     let mut policy = kind.begin(settings, conditions.late, &world);
-    play(world, policy.as_mut())
+    let world = play(world, policy.as_mut());
+    (world, policy.ordered())
 }
 
 /// Plays a workload whose ScavengerJobs nobody runs.
@@ -61,9 +68,15 @@ fn play<'a>(mut world: World<'a>, policy: &mut dyn Policy) -> World<'a> {
     world
 }
 
-/// How long something took, as the clock on the wall says.
+/// How much processor time something took.
+///
+/// # Panics
+/// If the thread has no clock.
 pub fn timed<T>(something: impl FnOnce() -> T) -> (T, Duration) {
-    let began = Instant::now();
+    let now = || -> Duration {
+        clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the thread should have a clock").into()
+    };
+    let began = now();
     let result = something();
-    (result, began.elapsed())
+    (result, now() - began)
 }

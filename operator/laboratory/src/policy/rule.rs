@@ -1,5 +1,7 @@
 //! What a policy is.
 
+use std::collections::BTreeMap;
+
 use crate::{
     values::Time,
     world::{Change, Order, World},
@@ -16,6 +18,11 @@ pub trait Policy {
 
     /// When it wants to act although nothing changes.
     fn wake_at(&self) -> Option<Time>;
+
+    /// How often it ordered an interruption, by reason; nothing if it has one reason only.
+    fn ordered(&self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
 }
 
 /// Priority of pods of ScavengerJobs, where all have the same.

@@ -51,7 +51,7 @@ fn no_ordinary_pod_waits_for_longer_than_a_scavenger_job_takes_to_end() {
         settings.headroom.interrupt_threshold = None;
         settings.start_thresholds.default = Share::ONE;
         let conditions = Conditions { late: LATE, seed: 1 };
-        let world = run(&workload, contender.kind, &settings, conditions);
+        let (world, _) = run(&workload, contender.kind, &settings, conditions);
         let waited = |pod: &scavenger_laboratory::world::OrdinaryState| pod.waited.unwrap_or(Time::MAX) - 710;
         let longest = world.tally.ordinary.iter().map(waited).max().unwrap_or(0);
         let allowed = match contender.kind {
@@ -79,7 +79,7 @@ fn headroom_is_made_before_ordinary_pods_ask_for_it() {
         without.headroom.interrupt_threshold = None;
         without.start_thresholds.default = Share::ONE;
         let late = |settings| {
-            let world = run(&workload, Kind::Operator, &settings, Conditions { late: LATE, seed: 1 });
+            let (world, _) = run(&workload, Kind::Operator, &settings, Conditions { late: LATE, seed: 1 });
             world.tally.ordinary.iter().filter(|pod| pod.waited > Some(SECOND)).count()
         };
         let (with, without) = (late(usual), late(without));

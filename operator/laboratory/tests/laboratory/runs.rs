@@ -11,7 +11,10 @@ use scavenger_laboratory::{
     workload::{Workload, scenario::Scenario},
     world::{Disruption, Owner, Phase, World},
 };
-use scavenger_planner::values::PreemptionMode;
+use scavenger_planner::{
+    resources::Share,
+    values::{PreemptionMode, Supervisor},
+};
 
 const CONDITIONS: Conditions = Conditions { late: 50, seed: 1 };
 
@@ -88,7 +91,7 @@ fn nothing_is_lost_or_counted_twice_under_any_policy() {
     for name in ["bursty", "large-jobs"] {
         let workload = some_of(name, 2, 8);
         for (kind, pool) in all() {
-            let world = run(&workload, kind, &pool.settings, CONDITIONS);
+            let (world, _) = run(&workload, kind, &pool.settings, CONDITIONS);
             check_pods(&world);
             check_work(&world);
             check_attempts(&world);
@@ -128,7 +131,7 @@ fn no_policy_preempts_an_ordinary_pod_for_a_scavenger_job() {
         let alone = workload.without_scavengers();
         let baseline = run_baseline(&alone, 1).tally.ordinary;
         for (kind, pool) in all() {
-            let world = run(&workload, kind, &pool.settings, CONDITIONS);
+            let (world, _) = run(&workload, kind, &pool.settings, CONDITIONS);
             for pod in world.pods.iter().filter(|pod| matches!(pod.owner, Owner::Ordinary(_))) {
                 assert!(
                     pod.deleted.is_none_or(|(_, why)| why == Disruption::Preempted),
@@ -152,7 +155,7 @@ fn a_pool_that_starts_nothing_leaves_the_cluster_as_it_is_without_scavenger_jobs
     let baseline = run_baseline(&alone, 1).tally;
     let mut pool = Pool::usual(PreemptionMode::Scheduler);
     pool.settings.paused = true;
-    let world = run(&workload, Kind::Operator, &pool.settings, CONDITIONS);
+    let (world, _) = run(&workload, Kind::Operator, &pool.settings, CONDITIONS);
     assert_eq!(world.tally, baseline);
 }
 
@@ -164,9 +167,31 @@ fn pods_of_scavenger_jobs_stay_on_the_nodes_of_the_pool() {
         |node: &scavenger_laboratory::workload::Node| node.labels["node.kubernetes.io/instance-type"].clone();
     let mut pool = Pool::usual(PreemptionMode::Scheduler);
     pool.settings.node_selector = [("node.kubernetes.io/instance-type".into(), "c32".into())].into();
-    let world = run(&workload, Kind::Operator, &pool.settings, CONDITIONS);
+    let (world, _) = run(&workload, Kind::Operator, &pool.settings, CONDITIONS);
     let of_scavengers = world.pods.iter().filter(|pod| matches!(pod.owner, Owner::Attempt(..)));
     let nodes: Vec<_> = of_scavengers.filter_map(|pod| pod.node).collect();
     assert!(nodes.len() > 10);
     assert!(nodes.iter().all(|node| kind(&workload.nodes[node.index()]) == "c32"));
+}
+
+/// The promises of these workloads are kept, so reports of checkpoints say little more than they do.
+#[test]
+fn a_pool_with_a_supervisor_gets_as_much_done() {
+    let workload = some_of("large-jobs", 2, 12);
+    let kept = |supervisor: Option<Supervisor>| {
+        let mut pool = Pool::usual(PreemptionMode::Operator);
+        pool.settings.supervisor = supervisor;
+        // Full nodes, so that there is much to choose.
+        pool.settings.headroom.interrupt_threshold = None;
+        pool.settings.start_thresholds.default = Share::ONE;
+        let (world, _) = run(&workload, Kind::Operator, &pool.settings, CONDITIONS);
+        check_pods(&world);
+        check_work(&world);
+        check_attempts(&world);
+        world.tally.kept as f64
+    };
+    let image = "supervisor".into();
+    let supervised = kept(Some(Supervisor { image, image_pull_secrets: Vec::new(), by_default: true }));
+    let difference = (supervised / kept(None) - 1.0).abs();
+    assert!(difference > 0.0 && difference < 0.05, "{difference}");
 }

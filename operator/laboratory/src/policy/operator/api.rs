@@ -40,7 +40,10 @@ impl Operator {
                 Ok(Answer::Prepared { sj: Box::new(sj), pods_left, folder_pod: None, missing, claims })
             }
             Task::WriteStatus(write) => self.write_status(id, *write, world.now),
-            Task::CreateJob { attempt, priority_class, confinement, .. } => {
+            Task::CreateJob { attempt, priority_class, confinement, supervisor, .. } => {
+                if supervisor.is_some() {
+                    self.checkpoints.supervise(id, attempt);
+                }
                 self.create_job(id, (attempt, priority_class), &confinement, world.now)
             }
             Task::ReadJob { job, uid } => {
@@ -153,6 +156,7 @@ impl Operator {
             let id = AttemptId::at(self.known_attempts);
             let (sj, number) = (attempt.start.sj, attempt.start.number);
             self.attempts.insert((sj, number), id);
+            self.checkpoints.begin(id, (sj, number));
             self.jobs.insert(id, objects::job(sj, number, self.version, world.now));
             self.known_attempts += 1;
         }
@@ -231,7 +235,10 @@ impl Operator {
         let version = self.next_version();
         let pods = objects::pods_of(world, self.of_sj(id).into_iter());
         let pods = pods.map(|pod| {
-            let seen = objects::Seen::of(&world.pods[pod.index()], version);
+            let mut seen = objects::Seen::of(&world.pods[pod.index()], version);
+            if let Owner::Attempt(attempt, _) = world.pods[pod.index()].owner {
+                seen.supervision = self.checkpoints.of(attempt);
+            }
             objects::pod(world, pod, &seen, &self.nodes)
         });
         Answer::Pods { pods: pods.collect(), resource_version: version, create_failure: None }

@@ -5,11 +5,12 @@
 //! fails, nobody else changes objects, and there is one replica: what can go wrong is played by the simulator.
 
 mod api;
+mod checkpoints;
 mod objects;
 
 use std::{
     cmp::Reverse,
-    collections::{BinaryHeap, HashMap, VecDeque},
+    collections::{BTreeMap, BinaryHeap, HashMap, VecDeque},
 };
 
 use scavenger_planner::{
@@ -23,6 +24,7 @@ use crate::{
     values::{AttemptId, PodId, SjId, Time, stamp, time_of},
     world::{Allowed, Change, Order, Owner, World},
 };
+use checkpoints::Checkpoints;
 use objects::Seen;
 
 /// As many actions are under way at a time as with the operator's own default.
@@ -49,6 +51,8 @@ enum Event {
     JobGone(Box<Job>),
     Pod(PodId, Box<Seen>),
     PodGone(PodId),
+    /// The supervisors of an attempt report a checkpoint that was written at a time.
+    Checkpoint(AttemptId, Time),
 }
 
 /// The operator.
@@ -70,6 +74,9 @@ pub(super) struct Operator {
     jobs: HashMap<AttemptId, Job>,
     attempts: HashMap<(SjId, u32), AttemptId>,
     known_attempts: usize,
+    checkpoints: Checkpoints,
+    /// How often it ordered an interruption, by reason.
+    ordered: BTreeMap<String, u64>,
     version: u64,
     nodes: Vec<Node>,
     /// Where pods may go, by what the pool adds to their Job.
@@ -99,6 +106,8 @@ impl Operator {
             jobs: HashMap::new(),
             attempts: HashMap::new(),
             known_attempts: 0,
+            checkpoints: Checkpoints::default(),
+            ordered: BTreeMap::new(),
             version: 0,
             nodes,
             allowed: Vec::new(),
@@ -162,14 +171,15 @@ impl Operator {
             {
                 continue;
             }
-            let observation = self.observation(event, world);
-            self.planner.observe(observation, stamp(world.now));
+            if let Some(observation) = self.observation(event, world) {
+                self.planner.observe(observation, stamp(world.now));
+            }
         }
         due > 0
     }
 
-    fn observation(&self, event: Event, world: &World<'_>) -> Observation {
-        match event {
+    fn observation(&self, event: Event, world: &World<'_>) -> Option<Observation> {
+        Some(match event {
             Event::ScavengerJob(sj) => Observation::ScavengerJob(sj),
             Event::ScavengerJobGone(key) => Observation::ScavengerJobGone(key),
             Event::Job(job) => Observation::Job(*job),
@@ -180,12 +190,27 @@ impl Operator {
             },
             Event::Pod(pod, seen) => Observation::Pod(Box::new(objects::pod(world, pod, &seen, &self.nodes))),
             Event::PodGone(pod) => Observation::PodGone(objects::pod_key(world, pod)),
+            Event::Checkpoint(attempt, time) => {
+                // The first pod counts, as where all of a gang mount one claim.
+                let first = world.attempts[attempt.index()].pods.first();
+                objects::report(world, *first?, time)
+            }
+        })
+    }
+
+    /// Checkpoints that are written by now are reported.
+    fn report_checkpoints(&mut self, world: &World<'_>) {
+        for (attempt, time) in self.checkpoints.written_by_now(world) {
+            self.show(world.now, Event::Checkpoint(attempt, time));
         }
     }
 
     fn plan(&mut self, world: &World<'_>) {
         let plan = self.planner.plan(stamp(world.now));
         self.wake_at = plan.wake_at.map(|time| time_of(time).max(world.now + 1));
+        for order in &plan.report.ordered {
+            *self.ordered.entry(order.reason.to_string()).or_default() += 1;
+        }
         for action in plan.actions {
             self.line.join(action);
         }
@@ -217,8 +242,12 @@ impl Policy for Operator {
                 if matches!(state.owner, Owner::Ordinary(_)) && state.is_over() {
                     return;
                 }
-                let seen = Box::new(Seen::of(state, self.next_version()));
-                self.show(now, Event::Pod(pod, seen));
+                let mut seen = Seen::of(state, self.next_version());
+                if let Owner::Attempt(attempt, _) = state.owner {
+                    self.checkpoints.follow(attempt, world);
+                    seen.supervision = self.checkpoints.of(attempt);
+                }
+                self.show(now, Event::Pod(pod, Box::new(seen)));
                 self.collect_pod(pod, world);
             }
             Change::PodGone(pod) => {
@@ -235,6 +264,7 @@ impl Policy for Operator {
 
     fn act(&mut self, world: &World<'_>) -> Vec<Order> {
         self.follow_attempts(world);
+        self.report_checkpoints(world);
         let is_answered = self.deliver(world);
         let is_shown = self.watch(world);
         if is_answered || is_shown || self.wake_at.is_some_and(|time| time <= world.now) {
@@ -247,6 +277,11 @@ impl Policy for Operator {
     fn wake_at(&self) -> Option<Time> {
         let message = self.messages.peek().map(|Reverse((time, _))| *time);
         let watched = self.watched.front().map(|(time, _)| *time);
-        message.into_iter().chain(watched).chain(self.wake_at).min()
+        let checkpoint = self.checkpoints.next();
+        message.into_iter().chain(watched).chain(checkpoint).chain(self.wake_at).min()
+    }
+
+    fn ordered(&self) -> BTreeMap<String, u64> {
+        self.ordered.clone()
     }
 }

@@ -4,7 +4,8 @@ use jiff::{SignedDuration, Timestamp};
 use scavenger_planner::{
     fixtures,
     values::{
-        Container, Demand, Job, Key, Name, Node, Placement, Pod, PodPhase, ScavengerJob, ScavengerJobSpec,
+        Container, Demand, EndReport, Job, Key, LiveReport, Name, Node, Observation, Placement, Pod,
+        PodPhase, Rank, ScavengerJob, ScavengerJobSpec, Stop, SupervisionSpec,
     },
 };
 
@@ -32,6 +33,8 @@ pub(super) struct Seen {
     started: Option<Time>,
     deleted: Option<(Time, Disruption)>,
     ended: Option<Time>,
+    /// None without a supervisor; else when it saw the newest checkpoint, if there is one.
+    pub(super) supervision: Option<Option<Time>>,
 }
 
 impl Seen {
@@ -46,6 +49,7 @@ impl Seen {
             started: pod.started,
             deleted: pod.deleted,
             ended: pod.ended,
+            supervision: None,
         }
     }
 }
@@ -146,6 +150,13 @@ pub(super) fn scavenger_job(id: SjId, spec: &Scavenger) -> ScavengerJob {
             saves_on_sigterm: spec.saves,
             restart: span(spec.restart),
             grace_period: span(spec.grace).max(SignedDuration::from_secs(1)),
+            // It runs under the supervisor in a pool that has one.
+            supervision: SupervisionSpec {
+                has_command: true,
+                names_checkpoint: true,
+                rank: Rank::One(0),
+                ..SupervisionSpec::default()
+            },
             ..of.clone()
         };
     }
@@ -167,7 +178,7 @@ pub(super) fn pod(world: &World<'_>, id: PodId, seen: &Seen, nodes: &[Node]) -> 
     let of = &world.pods[id.index()];
     let mut pod = fixtures::pod("", 0);
     pod.key = pod_key(world, id);
-    pod.uid = format!("uid-of-pod-{}", id.0).into();
+    pod.uid = pod_uid(id);
     pod.resource_version = seen.version;
     pod.requests = of.requests.resources();
     pod.priority = of.priority;
@@ -201,7 +212,39 @@ pub(super) fn pod(world: &World<'_>, id: PodId, seen: &Seen, nodes: &[Node]) -> 
         (Phase::Succeeded, time) => (PodPhase::Succeeded, ended(0, time, seen)),
         (Phase::Failed, time) => (PodPhase::Failed, ended(ON_SIGTERM, time, seen)),
     };
+    if let Some(checkpoint) = seen.supervision {
+        let brought = seen.started.map(|time| ended(0, Some(time), seen));
+        pod.supervisor = Some(Box::new(brought.unwrap_or(Container::Waiting(None))));
+        let saves = matches!(of.owner, Owner::Attempt(attempt, _) if world.spec_of(attempt).saves);
+        pod.end_report = seen.ended.and(seen.started).map(|_| end_report(checkpoint, saves, seen));
+    }
     pod
+}
+
+/// What the supervisor of a pod leaves.
+fn end_report(checkpoint: Option<Time>, saves: bool, seen: &Seen) -> EndReport {
+    let is_told = seen.deleted.filter(|_| seen.phase == Phase::Failed);
+    let (checkpoint, stop) = match is_told {
+        None => (checkpoint, Stop::NotAsked),
+        Some((time, _)) if saves => (Some(time), Stop::Answered),
+        Some(_) => (checkpoint, Stop::Unanswered),
+    };
+    EndReport { checkpoint: checkpoint.map(stamp), progress: None, cpu: None, stop }
+}
+
+/// What the supervisor of a pod reports of a checkpoint.
+pub(super) fn report(world: &World<'_>, pod: PodId, checkpoint: Time) -> Observation {
+    Observation::Report(LiveReport {
+        pod: pod_key(world, pod),
+        uid: pod_uid(pod),
+        checkpoint: Some(stamp(checkpoint)),
+        progress: None,
+        cpu: None,
+    })
+}
+
+fn pod_uid(pod: PodId) -> Name {
+    format!("uid-of-pod-{}", pod.0).into()
 }
 
 fn ended(exit_code: i32, time: Option<Time>, seen: &Seen) -> Container {
