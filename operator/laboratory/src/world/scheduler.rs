@@ -10,7 +10,7 @@ use std::{
 
 use super::{
     cluster::{Event, World},
-    pod::Phase,
+    pod::{Owner, Phase},
     queue::Where,
 };
 use crate::values::{Amounts, NodeId, PodId, Time};
@@ -134,6 +134,9 @@ impl World<'_> {
         *self.queue.bound.entry(priority).or_default() += 1;
         self.settle_tally();
         self.tally.occupy(owner, requests.cpu);
+        if let Owner::Ordinary(_) = owner {
+            self.held_by_ordinary = self.held_by_ordinary.plus(requests);
+        }
         self.changed(id);
         self.after(self.delays.kubelet, Event::StartContainer(id));
     }
