@@ -1,6 +1,6 @@
 //! Admission by a quota over the whole pool, first come first served: what `newest` and `greedy` have in common.
 //!
-//! ScavengerJobs start while what they and bound pods ask for stays below the start threshold of the pool. One that does not fit lets
+//! ScavengerJobs start while what all pods ask for stays below the start threshold of the pool. One that does not fit lets
 //! smaller ones pass. One that was interrupted keeps its place, and waits as long as the pool says.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -50,9 +50,9 @@ impl Quota {
         }
     }
 
-    /// What ScavengerJobs ask for, and ordinary pods that have a node: some of the others may never get one.
+    /// What ScavengerJobs and ordinary pods ask for, without pods that kube-scheduler has refused: they may never get a node.
     pub(super) fn used(&self, world: &World<'_>) -> Amounts {
-        self.used.plus(world.held_by_ordinary)
+        self.used.plus(world.asked_by_ordinary)
     }
 
     fn demand(world: &World<'_>, sj: SjId) -> Amounts {

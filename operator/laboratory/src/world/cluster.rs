@@ -140,8 +140,8 @@ pub struct World<'a> {
     pub attempts: Vec<Attempt>,
     /// What was counted.
     pub tally: Tally,
-    /// What ordinary pods that are bound ask for.
-    pub held_by_ordinary: Amounts,
+    /// What ordinary pods ask for that have a node, or that kube-scheduler has not looked at yet.
+    pub asked_by_ordinary: Amounts,
     /// Pods that are bound to each node and have not ended.
     pub on_node: Vec<Vec<PodId>>,
     pub(super) delays: Delays,
@@ -165,7 +165,7 @@ impl<'a> World<'a> {
             scavengers: vec![ScavengerState::default(); workload.scavengers.len()],
             attempts: Vec::new(),
             tally: Tally::new(workload.ordinary.len()),
-            held_by_ordinary: Amounts::default(),
+            asked_by_ordinary: Amounts::default(),
             on_node: vec![Vec::new(); workload.nodes.len()],
             delays,
             preempts,
@@ -259,6 +259,7 @@ impl<'a> World<'a> {
             Preempts::ThoseWithPriority => ordinary.priority != 0,
             Preempts::None => false,
         };
+        self.asked_by_ordinary = self.asked_by_ordinary.plus(ordinary.requests);
         let owner =
             Owner::Ordinary(u32::try_from(place).expect("a trace should have fewer than four billion pods"));
         self.create_pod(owner, (ordinary.requests, ordinary.priority, preempts), &None, left);
@@ -359,7 +360,7 @@ impl<'a> World<'a> {
         if pod.is_over() {
             return;
         }
-        let (owner, requests, node) = (pod.owner, pod.requests, pod.node);
+        let (owner, requests, node, is_asking) = (pod.owner, pod.requests, pod.node, !pod.unschedulable);
         let has_succeeded = match owner {
             Owner::Ordinary(_) => pod.started.is_some_and(|started| now >= started + pod.left),
             Owner::Attempt(attempt, _) => self.attempts[attempt.index()].work_done.is_some(),
@@ -368,9 +369,6 @@ impl<'a> World<'a> {
         if let Some(node) = node {
             self.settle_tally();
             self.tally.occupy(owner, -requests.cpu);
-            if let Owner::Ordinary(_) = owner {
-                self.held_by_ordinary = self.held_by_ordinary.minus(requests);
-            }
             self.release(id, node);
         }
         let pod = &mut self.pods[id.index()];
@@ -379,6 +377,9 @@ impl<'a> World<'a> {
         self.changed(id);
         match owner {
             Owner::Ordinary(place) => {
+                if is_asking {
+                    self.asked_by_ordinary = self.asked_by_ordinary.minus(requests);
+                }
                 self.pod_gone(id);
                 if !has_succeeded {
                     self.replace_ordinary(id, place);

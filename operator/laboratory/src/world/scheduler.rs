@@ -56,6 +56,9 @@ impl World<'_> {
             let state = &mut self.pods[pod.index()];
             if state.phase == Phase::Pending && state.node.is_none() && !state.unschedulable {
                 state.unschedulable = true;
+                if matches!(state.owner, Owner::Ordinary(_)) {
+                    self.asked_by_ordinary = self.asked_by_ordinary.minus(state.requests);
+                }
                 self.changed(pod);
             }
         }
@@ -127,15 +130,16 @@ impl World<'_> {
     fn bind(&mut self, id: PodId, node: NodeId) {
         self.leave_queue(id);
         let pod = &mut self.pods[id.index()];
-        (pod.node, pod.bound, pod.unschedulable) = (Some(node), Some(self.now), false);
+        let was_refused = std::mem::take(&mut pod.unschedulable);
+        (pod.node, pod.bound) = (Some(node), Some(self.now));
         let (requests, owner, priority) = (pod.requests, pod.owner, pod.priority);
         self.queue.index.add(node, requests.times(-1));
         self.on_node[node.index()].push(id);
         *self.queue.bound.entry(priority).or_default() += 1;
         self.settle_tally();
         self.tally.occupy(owner, requests.cpu);
-        if let Owner::Ordinary(_) = owner {
-            self.held_by_ordinary = self.held_by_ordinary.plus(requests);
+        if matches!(owner, Owner::Ordinary(_)) && was_refused {
+            self.asked_by_ordinary = self.asked_by_ordinary.plus(requests);
         }
         self.changed(id);
         self.after(self.delays.kubelet, Event::StartContainer(id));

@@ -7,7 +7,7 @@ use scavenger_laboratory::{
     pool::Pool,
     print::{self, Comparison},
     run::{Conditions, run, run_baseline},
-    values::HOUR,
+    values::{Amounts, HOUR},
     workload::{Workload, scenario::Scenario},
     world::{Disruption, Owner, Phase, World},
 };
@@ -44,9 +44,12 @@ fn check_pods(world: &World<'_>) {
             assert!(pod.deleted.is_some(), "pod {id} failed although nobody took it away");
         }
     }
+    let asks = world.pods.iter().filter(|pod| matches!(pod.owner, Owner::Ordinary(_)) && !pod.is_over());
+    let asks = asks.filter(|pod| !pod.unschedulable).map(|pod| pod.requests);
+    assert_eq!(asks.fold(Default::default(), Amounts::plus), world.asked_by_ordinary);
     for (node, pods) in world.workload.nodes.iter().zip(&world.on_node) {
         let held = pods.iter().map(|pod| &world.pods[pod.index()]);
-        let held = held.fold(Default::default(), |sum: scavenger_laboratory::values::Amounts, pod| {
+        let held = held.fold(Default::default(), |sum: Amounts, pod| {
             assert!(!pod.is_over());
             sum.plus(pod.requests)
         });
