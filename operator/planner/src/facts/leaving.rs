@@ -65,7 +65,7 @@ impl LeavingNodes {
     }
 
     /// The nodes on which a ScavengerJob could not save if it started now.
-    pub(super) fn avoided_by(&self, sj: &ScavengerJob) -> impl Iterator<Item = &Name> {
+    pub(crate) fn avoided_by(&self, sj: &ScavengerJob) -> impl Iterator<Item = &Name> {
         // Few nodes leave, and mostly none.
         let within = if self.0.is_empty() { SignedDuration::ZERO } else { sj.saves_within() };
         let needs = STEPS.iter().take_while(|minutes| step(**minutes) < within).count();
