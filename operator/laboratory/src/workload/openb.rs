@@ -1,7 +1,7 @@
 //! Alibaba's public trace `cluster-trace-gpu-v2023` (`openb`): the list of nodes and a list of pods.
 //!
 //! The cluster is far larger than its load, so that nobody would ever have to wait: only as many of its nodes are taken, the
-//! largest first, as carry the highest load of the window at [`FULLEST`]. Parts of a GPU count as a whole one: the planner
+//! largest first, as carry the highest load of the window at 90%. Parts of a GPU count as a whole one: the planner
 //! knows whole GPUs only. The trace has no ScavengerJobs.
 
 use std::{fs, path::Path};
