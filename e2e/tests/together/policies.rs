@@ -432,13 +432,17 @@ async fn set_limits(world: &World, limits: Value, dry_run: bool) -> kube::Result
 fn each_limit_of_the_pool_is_enforced_by_name() {
     run("limits", |world| async move {
         // From before the limits: it may stay, but not move further out.
+        set_limits(world, json!({ "maxTerminationGracePeriodSeconds": 90 }), false).await?;
+        let long: fn(&mut Value) = |spec| spec["terminationGracePeriodSeconds"] = json!(80);
+        until("a longer grace period is allowed", || async { Ok(try_out(world, long).await.ok().map(drop)) })
+            .await?;
         let mut earlier = counter("earlier", 10);
         earlier["spec"]["resources"]["requests"]["cpu"] = json!("1000");
-        earlier["spec"]["terminationGracePeriodSeconds"] = json!(60);
+        long(&mut earlier["spec"]);
         world.create::<ScavengerJob>(earlier).await?;
         // Wide enough for the other tests, which run at the same time.
         let limits = json!({
-            "minInterruptionAfter": "2s", "maxTerminationGracePeriodSeconds": 50,
+            "minInterruptionAfter": "2s", "maxTerminationGracePeriodSeconds": 60,
             "minRunAsUser": 100, "maxRunAsUser": 60_000, "minRunAsGroup": 90, "maxRunAsGroup": 70_000,
             "maxPodCount": 40, "maxResources": { "cpu": "2000", "memory": "64Gi", "e2e.scavenger.dev/part": "300m" },
             "allowedRuntimeClasses": ["allowed", "allowed-too"],
@@ -469,7 +473,7 @@ async fn enforced(world: &World) -> Result<()> {
             spec["interruptionAfter"] = json!("2h1s");
         }),
         (&["spec.terminationGracePeriodSeconds", "limits.maxTerminationGracePeriodSeconds"], |spec| {
-            spec["terminationGracePeriodSeconds"] = json!(51);
+            spec["terminationGracePeriodSeconds"] = json!(61);
         }),
         (&["spec.runAsUser", "limits.minRunAsUser"], |spec| spec["runAsUser"] = json!(99)),
         (&["spec.runAsUser", "limits.maxRunAsUser"], |spec| spec["runAsUser"] = json!(60_001)),
@@ -506,7 +510,7 @@ async fn enforced(world: &World) -> Result<()> {
         ("a class of the list", |spec| spec["runtimeClassName"] = json!("allowed-too")),
         ("the shortest stretch", |spec| spec["interruptionAfter"] = json!("2s")),
         ("the longest stretch", |spec| spec["interruptionAfter"] = json!("120m")),
-        ("the longest grace period", |spec| spec["terminationGracePeriodSeconds"] = json!(50)),
+        ("the longest grace period", |spec| spec["terminationGracePeriodSeconds"] = json!(60)),
         ("all that is allowed", |spec| {
             spec["podCount"] = json!(3);
             spec["resources"]["requests"]["e2e.scavenger.dev/part"] = json!("100m");
@@ -520,7 +524,7 @@ async fn enforced(world: &World) -> Result<()> {
     }
 
     let grace = |seconds: u32| json!({ "spec": { "terminationGracePeriodSeconds": seconds } });
-    let moved = patch::<ScavengerJob>(world, "earlier", grace(55)).await;
+    let moved = patch::<ScavengerJob>(world, "earlier", grace(75)).await;
     refused("another grace period above the limit", moved, &["spec.terminationGracePeriodSeconds"])?;
     patch::<ScavengerJob>(world, "earlier", json!({ "metadata": { "labels": { "mine": "1" } } })).await?;
     patch::<ScavengerJob>(world, "earlier", json!({ "spec": { "args": ["--to=20"] } })).await?;
