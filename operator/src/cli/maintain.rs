@@ -146,10 +146,11 @@ fn there(snapshot: &Snapshot, node: &str) -> anyhow::Result<String> {
         Some(NodeStanding::Outside(why)) => bail!("node {node} does not belong to the pool: {why}"),
         Some(_) => {}
     }
+    let there = snapshot.owners_by_node().remove(&name).unwrap_or_default();
     let mut rows: Vec<[String; 3]> = Vec::new();
     for observation in snapshot.observations() {
         if let Observation::ScavengerJob(sj) = observation
-            && is_on(snapshot, sj, &name)
+            && there.contains(&sj.uid)
         {
             rows.push(row(&planner, sj, snapshot.time));
         }
@@ -159,19 +160,6 @@ fn there(snapshot: &Snapshot, node: &str) -> anyhow::Result<String> {
         return Ok(format!("no ScavengerJob is on node {node}\n"));
     }
     Ok(table(["SCAVENGERJOB", "WOULD LOSE NOW", "SAVES"], &rows))
-}
-
-/// True if a pod of it that has not ended is on the node.
-fn is_on(snapshot: &Snapshot, sj: &ScavengerJob, node: &Name) -> bool {
-    snapshot.observations().iter().any(|observation| match observation {
-        Observation::Pod(pod) => {
-            !pod.phase.is_terminal()
-                && pod.node.as_ref() == Some(node)
-                && pod.key.namespace == sj.key.namespace
-                && pod.owner.as_ref().is_some_and(|(owner, _)| *owner == sj.uid)
-        }
-        _ => false,
-    })
 }
 
 fn row(planner: &Planner, sj: &ScavengerJob, now: Timestamp) -> [String; 3] {

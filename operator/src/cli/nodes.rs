@@ -1,6 +1,6 @@
 //! `scavenger-operator nodes`: what each node has and uses, and which ScavengerJobs are on it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use scavenger_planner::{
@@ -11,7 +11,7 @@ use scavenger_planner::{
 use serde::Serialize;
 
 use super::{
-    snapshot::{Snapshot, Source},
+    snapshot::{Listing, Snapshot},
     text::{Output, json_lines, table},
 };
 
@@ -27,12 +27,8 @@ pub(super) struct Options {
     #[arg(long)]
     pool_only: bool,
 
-    /// How to print them
-    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
-    output: Output,
-
     #[command(flatten)]
-    source: Source,
+    listing: Listing,
 }
 
 /// How a node stands to the pool.
@@ -75,15 +71,16 @@ struct Row {
 }
 
 pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
-    let snapshot = options.source.read().await?;
+    let Listing { output, source } = &options.listing;
+    let snapshot = source.read().await?;
     let mut rows = rows(&snapshot);
     rows.retain(|row| !options.pool_only || row.state != State::Outside);
-    let text = match options.output {
+    let text = match output {
         Output::Text if rows.is_empty() => "there are no nodes\n".to_owned(),
         Output::Text => lines(&rows),
         Output::Json => json_lines(&rows)?,
     };
-    snapshot.print(options.output, &text)
+    snapshot.print(*output, &text)
 }
 
 /// Every node by name.
@@ -93,7 +90,7 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
     let mut nodes: BTreeMap<Name, &Node> = BTreeMap::new();
     let mut jobs: BTreeMap<Name, Key> = BTreeMap::new();
     let mut used: BTreeMap<Name, Resources> = BTreeMap::new();
-    let mut on: BTreeMap<Name, BTreeSet<&Name>> = BTreeMap::new();
+    let on = snapshot.owners_by_node();
     for observation in snapshot.observations() {
         match observation {
             Observation::Node(node) => {
@@ -105,9 +102,6 @@ fn rows(snapshot: &Snapshot) -> Vec<Row> {
             Observation::Pod(pod) if !pod.phase.is_terminal() => {
                 let Some(node) = &pod.node else { continue };
                 used.entry(node.clone()).or_default().add(&pod.requests);
-                if let Some((owner, _)) = &pod.owner {
-                    on.entry(node.clone()).or_default().insert(owner);
-                }
             }
             _ => {}
         }

@@ -14,8 +14,8 @@ use scavenger_planner::{
 use serde::Serialize;
 
 use super::{
-    snapshot::{Snapshot, Source},
-    text::{Output, age, json_lines, requests, table},
+    snapshot::{Listing, Snapshot},
+    text::{Output, age, json_lines, percent, requests, table},
 };
 
 /// List the ScavengerJobs that wait, in the order of the queue
@@ -36,12 +36,8 @@ pub(super) struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
 
-    /// How to print them
-    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
-    output: Output,
-
     #[command(flatten)]
-    source: Source,
+    listing: Listing,
 }
 
 /// A ScavengerJob in the queue, as it is printed.
@@ -72,9 +68,9 @@ struct Row {
 }
 
 pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
-    let snapshot = options.source.read().await?;
+    let snapshot = options.listing.source.read().await?;
     let view = View::of(&snapshot);
-    snapshot.print(options.output, &view.text(snapshot.time, options)?)
+    snapshot.print(options.listing.output, &view.text(snapshot.time, options)?)
 }
 
 /// What is known of those that wait.
@@ -121,7 +117,7 @@ impl View {
         let mut rows: Vec<Row> = self.rows.iter().filter(|row| is_shown(&row.namespace)).cloned().collect();
         let all = rows.len();
         rows.truncate(options.limit.map_or(all, |limit| limit as usize));
-        if options.output == Output::Json {
+        if options.listing.output == Output::Json {
             return json_lines(&rows);
         }
         let mut text = match rows.len() {
@@ -183,7 +179,7 @@ fn lines(rows: &[Row], now: Timestamp) -> String {
                 format!("{}/{}", row.namespace, row.name),
                 row.interruptions.to_string(),
                 age(now.duration_since(row.waiting_since)),
-                format!("{:.1}%", row.tenant_share * 100.0),
+                percent(row.tenant_share),
                 age(now.duration_since(row.ready_since)),
                 row.asks.clone(),
                 format!("{}{failed}", row.reason.unwrap_or("not judged yet")),
@@ -201,7 +197,7 @@ mod tests {
         values::Admitted,
     };
 
-    use super::*;
+    use super::{super::snapshot::Source, *};
 
     /// A pool of 10 cpu, of which ScavengerJobs may use 7.
     fn snapshot(jobs: Vec<ScavengerJob>) -> Snapshot {
@@ -224,7 +220,8 @@ mod tests {
     }
 
     fn options(namespace: Option<&str>, limit: Option<u32>, output: Output) -> Options {
-        Options { source: Source::default(), namespace: namespace.map(str::to_owned), limit, output }
+        let listing = Listing { output, source: Source::default() };
+        Options { listing, namespace: namespace.map(str::to_owned), limit }
     }
 
     fn suspended(name: &str) -> ScavengerJob {

@@ -5,7 +5,7 @@
 //! was decided.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     io::{BufRead, Write},
     path::{Path, PathBuf},
     time::Duration,
@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use kube::{Client, ResourceExt as _, api::ListParams};
 use scavenger_planner::{
     Planner,
-    values::{Observation, Settings},
+    values::{Name, Observation, Settings},
 };
 use scavenger_program::objects::Objects;
 use scavenger_schema::{
@@ -57,6 +57,17 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
     let snapshot = Snapshot::take(&options.connection.connect().await?).await?;
     let mut out = std::io::stdout().lock();
     snapshot.write(&mut out).context("could not write to standard output")
+}
+
+/// What a list is made from, and how it is printed.
+#[derive(Debug, clap::Args)]
+pub(super) struct Listing {
+    /// How to print them
+    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
+    pub(super) output: Output,
+
+    #[command(flatten)]
+    pub(super) source: Source,
 }
 
 /// Where a snapshot comes from.
@@ -264,6 +275,20 @@ impl Snapshot {
 
     pub(super) fn observations(&self) -> &[Observation] {
         &self.observations
+    }
+
+    /// UIDs of the ScavengerJobs with a pod on a node that has not ended, by node.
+    pub(super) fn owners_by_node(&self) -> BTreeMap<&Name, BTreeSet<&Name>> {
+        let mut owners: BTreeMap<&Name, BTreeSet<&Name>> = BTreeMap::new();
+        for observation in &self.observations {
+            if let Observation::Pod(pod) = observation
+                && !pod.phase.is_terminal()
+                && let (Some(node), Some((owner, _))) = (&pod.node, &pod.owner)
+            {
+                owners.entry(node).or_default().insert(owner);
+            }
+        }
+        owners
     }
 }
 

@@ -8,24 +8,20 @@ use scavenger_planner::{
 use serde::Serialize;
 
 use super::{
-    snapshot::{Snapshot, Source},
-    text::{Output, age, json_lines, table},
+    snapshot::{Listing, Snapshot},
+    text::{Output, age, json_lines, percent, table},
 };
 
 /// List the tenants of the pool: what each may use, holds and used, and who waits
 ///
-/// Looks at the cluster once, or at a snapshot of it. SHARE is what the tenant holds now, of the resource of which it holds
-/// most of the pool. USED is the average of that, in which what was held a half-life ago counts half as much (shareHalfLife).
+/// Looks at the cluster once, or at a snapshot of it. SHARE is the largest share of any of the pool's resources that the
+/// tenant holds now. USED is the average of that, in which what was held a half-life ago counts half as much (shareHalfLife).
 /// With order FairShare the tenant with the smallest USED for its WEIGHT comes first. MAX SHARE is the limit of the tenant.
 /// LONGEST WAITING names the ScavengerJob that has waited longest, whatever it waits for.
 #[derive(Debug, clap::Args)]
 pub(super) struct Options {
-    /// How to print them
-    #[arg(short, long, default_value = "text", value_name = "FORMAT")]
-    output: Output,
-
     #[command(flatten)]
-    source: Source,
+    listing: Listing,
 }
 
 /// A tenant, as it is printed.
@@ -49,9 +45,10 @@ struct Row {
 }
 
 pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
-    let snapshot = options.source.read().await?;
-    let text = answer(&snapshot, options.output)?;
-    snapshot.print(options.output, &text)
+    let Listing { output, source } = &options.listing;
+    let snapshot = source.read().await?;
+    let text = answer(&snapshot, *output)?;
+    snapshot.print(*output, &text)
 }
 
 fn answer(snapshot: &Snapshot, output: Output) -> anyhow::Result<String> {
@@ -95,7 +92,6 @@ fn row(tenant: &TenantReport) -> Row {
 }
 
 fn lines(rows: &[Row], now: Timestamp) -> String {
-    let percent = |share: f64| format!("{:.1}%", share * 100.0);
     let rows: Vec<_> = rows
         .iter()
         .map(|row| {

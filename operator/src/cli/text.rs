@@ -52,6 +52,11 @@ pub(super) fn table<const N: usize>(header: [&str; N], rows: &[[String; N]]) -> 
     text
 }
 
+/// A share as it stands in tables.
+pub(super) fn percent(share: f64) -> String {
+    format!("{:.1}%", share * 100.0)
+}
+
 /// A duration in whole seconds, minutes and so on, as kubectl writes ages.
 pub(super) fn age(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);

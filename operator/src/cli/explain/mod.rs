@@ -23,7 +23,7 @@ use super::{
     nodes::open_until,
     plan,
     snapshot::{Snapshot, Source},
-    text::{Output, age, print},
+    text::{Output, age, percent, print},
 };
 
 /// Attempts shown, the newest.
@@ -206,7 +206,6 @@ fn tenant(lines: &mut Lines, planner: &Planner, sj: &ScavengerJob, now: Timestam
     let Some(tenant) = planner.tenant_of(&sj.key.namespace) else { return };
     let Some(tenant) = tenants.into_iter().find(|other| other.name == tenant) else { return };
     let limit = tenant.rules.max_share.map(|most| format!(" and may hold {most}"));
-    let percent = |share: f64| format!("{:.1}%", share * 100.0);
     let text = format!(
         "{} with weight {}: holds {} of the pool{}, and used {}{}",
         tenant.name,
