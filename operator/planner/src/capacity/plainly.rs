@@ -6,7 +6,7 @@ use super::{
     Capacity,
     node::Entry,
     promises::Ledger,
-    questions::{self, OF_PART, WHERE, place},
+    questions::{self, KeptOff, OF_PART, WHERE, place},
     sums::{self, Sums},
     table::View,
 };
@@ -36,7 +36,7 @@ impl Capacity {
     }
 
     fn never_placed(&self, demand: &Demand, placed: u32) -> Shortage {
-        self.not_placed(demand, placed, (self.suitable(demand), (0, 0)), "even if nothing else ran")
+        self.not_placed(demand, placed, self.suitable(demand), KeptOff::default(), "even if nothing else ran")
     }
 
     /// Nodes for the pods of a demand in the capacity there is now, or why there is none.
@@ -52,7 +52,7 @@ impl Capacity {
             shortage.map_or(Ok(()), Err)?;
         }
         self.nodes_for(demand, ledger).map_err(|placed| {
-            self.not_placed(demand, placed, (self.suitable(demand), self.closed_to(demand)), "now")
+            self.not_placed(demand, placed, self.suitable(demand), self.kept_off_by(demand), "now")
         })
     }
 

@@ -24,6 +24,15 @@ pub(crate) struct Size {
     pub(crate) memory_bytes: i64,
 }
 
+/// How many nodes that match a demand take no pod of it now.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct KeptOff {
+    /// They are closed to ScavengerJobs.
+    closed: usize,
+    /// They leave the pool too soon for it.
+    leaving: usize,
+}
+
 /// What a demand is found by.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Traits {
@@ -42,7 +51,7 @@ impl Capacity {
         held
     }
 
-    /// An amount as a share of what the pool has: of the resource of which that share is largest, in millionths.
+    /// The largest share of any of the pool's resources that an amount is, in millionths.
     pub(crate) fn dominant_share(&self, held: &Resources) -> i128 {
         let share = |(name, amount): (&str, i64)| {
             let whole = self.totals.pool.allocatable.get(name);
@@ -78,7 +87,13 @@ impl Capacity {
         }
         let placed = u32::try_from(self.places.count(ask, View::Empty)).unwrap_or(u32::MAX);
         let suitable = self.places.suitable(ask);
-        Some(self.not_placed(self.places.demand(ask), placed, (suitable, (0, 0)), "even if nothing else ran"))
+        Some(self.not_placed(
+            self.places.demand(ask),
+            placed,
+            suitable,
+            KeptOff::default(),
+            "even if nothing else ran",
+        ))
     }
 
     /// What a demand may ask for at most so that it can ever be within the threshold, for [`Self::can_fit`].
@@ -182,18 +197,21 @@ impl Capacity {
         let placed = u32::try_from(self.places.count(ask, View::Now)).unwrap_or(u32::MAX);
         let suitable = self.places.suitable(ask);
         let demand = self.places.demand(ask);
-        self.not_placed(demand, placed, (suitable, self.closed_to(demand)), "now")
+        self.not_placed(demand, placed, suitable, self.kept_off_by(demand), "now")
     }
 
-    /// How many nodes that match a demand are closed to ScavengerJobs, and how many of the others leave the pool too soon for it.
-    pub(super) fn closed_to(&self, demand: &Demand) -> (usize, usize) {
+    /// How many nodes that match a demand take no pod of it now.
+    pub(super) fn kept_off_by(&self, demand: &Demand) -> KeptOff {
         let closed = self.nodes_to_avoid();
         let leave = |node: &&Name| self.borders.leaving.contains(*node) && !closed.contains(*node);
         let count = |names: &mut dyn Iterator<Item = &Name>| {
             let nodes = names.filter_map(|name| self.nodes.get(name)?.node.as_ref());
             nodes.filter(|node| View::Empty.admits(&demand.placement, node)).count()
         };
-        (count(&mut closed.iter()), count(&mut demand.placement.avoided.iter().filter(leave)))
+        KeptOff {
+            closed: count(&mut closed.iter()),
+            leaving: count(&mut demand.placement.avoided.iter().filter(leave)),
+        }
     }
 
     /// What ScavengerJobs may still take below the threshold.
@@ -318,7 +336,8 @@ impl Capacity {
         &self,
         demand: &Demand,
         placed: u32,
-        (suitable, (closed, leaving)): (usize, (usize, usize)),
+        suitable: usize,
+        KeptOff { closed, leaving }: KeptOff,
         when: &str,
     ) -> Shortage {
         let mut looked_at = format!("{} looked at", number_of(suitable, "node"));

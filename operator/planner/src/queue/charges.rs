@@ -84,8 +84,8 @@ impl Charges {
         self.stretches = stretches;
     }
 
-    /// What each tenant used up to now. `tenant_of` gives the number of a namespace's tenant, and `name_of` its name.
-    /// Nothing before something was written down: from then on it is counted.
+    /// What each tenant used up to now, by its number. `number_of` gives that of a namespace's tenant, and `number_of_tenant` that
+    /// of a tenant by its name. Nothing before something was written down: from then on it is counted.
     pub(super) fn used(
         &self,
         half_life: SignedDuration,

@@ -47,6 +47,13 @@ pub(super) struct Turn {
     pub(super) waiting_since: Timestamp,
 }
 
+impl Turn {
+    /// The same with the standing of its tenant where that decides: one that was interrupted comes first as ever.
+    pub(super) fn standing_at(self, standing: u64) -> Self {
+        Self { standing: if self.interruptions.0 == 0 { standing } else { 0 }, ..self }
+    }
+}
+
 /// Place in a line; the smallest comes first. Equal turns lie side by side, sorted by namespace.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {

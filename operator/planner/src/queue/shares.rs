@@ -15,12 +15,12 @@
 //! # Nobody starves
 //!
 //! Let a tenant have a ScavengerJob that may start, and nothing that runs. What it used becomes less by half in each
-//! half-life, and whoever starts in its place uses more: others that hold the share d of the pool in sum, with weights
+//! half-life, and those that start in its place use more: others that hold the share d of the pool in sum, with weights
 //! W in sum, used d (1 - 2^-n) after n half-lives, so one of them stands at d (1 - 2^-n) / W at least. The tenant used no
 //! more than all of the pool, so it stands at 2^-n / w at most. It comes before that one after log2(1 + W / (w d)) half-lives
 //! at the latest, whatever it and the others used before: with as many like it as there are, after log2(1 + their number /
 //! d). From then on each start of that one comes after it. Among its own ScavengerJobs the one that has waited longest
-//! comes first. This holds for a bounded number of tenants: whoever can make namespaces can make tenants, unless a label
+//! comes first. This holds for a bounded number of tenants: those who can make namespaces can make tenants, unless a label
 //! names them.
 //!
 //! Where capacity in small pieces goes to others before a large one finds enough, the standing reservation keeps it
@@ -54,7 +54,7 @@ const AHEAD: SignedDuration = SignedDuration::from_hours(1);
 /// What is left of averages below this share of the pool is nothing.
 const LEAST: f64 = 1e-5;
 
-/// Tenants of which the status of the pool speaks: those that used most.
+/// So many tenants stand in the status of the pool: those that used most.
 const MOST: usize = 1000;
 
 /// The tenants, and what they used.
@@ -173,9 +173,14 @@ impl Shares {
         }
     }
 
+    /// True in a pool that says nothing of tenants.
+    fn counts_nothing(&self) -> bool {
+        self.is_settled && self.sharing.is_none()
+    }
+
     /// Takes in a ScavengerJob: its tenant, and what its last attempt held.
     pub(crate) fn see(&mut self, sj: &ScavengerJob) {
-        if self.is_settled && self.sharing.is_none() {
+        if self.counts_nothing() {
             return;
         }
         self.know(&sj.key.namespace);
@@ -186,7 +191,7 @@ impl Shares {
 
     /// Takes in attempts of a ScavengerJob that ended before its last one.
     pub(crate) fn see_ended(&mut self, sj: &Key, uid: &Name, ended: Vec<Stretch>) {
-        if self.is_settled && self.sharing.is_none() {
+        if self.counts_nothing() {
             return;
         }
         for stretch in ended {
@@ -209,13 +214,13 @@ impl Shares {
 
     /// False while the pool's status does not count yet what the last attempt of a ScavengerJob held.
     pub(crate) fn is_counted(&self, sj: &Key) -> bool {
-        let since = self.leaving.get(sj).copied();
-        self.sharing.is_none() || !self.has_pool || self.charges.is_counted(sj, since)
+        let since = || self.leaving.get(sj).copied();
+        self.sharing.is_none() || !self.has_pool || self.charges.is_counted(sj, since())
     }
 
     /// Takes in what is written down, and returns those that wait for that.
     pub(crate) fn set_counted(&mut self, counted: Option<Counted>) -> Vec<Key> {
-        if self.is_settled && self.sharing.is_none() {
+        if self.counts_nothing() {
             return Vec::new();
         }
         for tenant in counted.iter().flat_map(|counted| counted.used.keys()) {
@@ -262,8 +267,7 @@ impl Shares {
         held
     }
 
-    /// What the tenant of a namespace holds, as a share of what the pool has: of the resource of which that share is largest,
-    /// in millionths. Of several that are equal otherwise, the one of the smallest share comes first.
+    /// The largest share of any of the pool's resources that the tenant of a namespace holds, in millionths. Of several that are equal otherwise, the one of the smallest share comes first.
     pub(super) fn share(&self, namespace: &Name, capacity: &Capacity, ledger: &Ledger) -> i128 {
         let held = match self.of.get(namespace) {
             Some(tenant) => self.held(*tenant, capacity, ledger),
@@ -321,16 +325,14 @@ impl Shares {
         if self.standings.is_empty() { 0 } else { self.standing(self.lane_of(&rank.namespace)) }
     }
 
-    /// A turn in a line, with the standing of its tenant, if that decides: who was interrupted comes first as ever.
+    /// A turn in a line, with the standing of its tenant.
     pub(super) fn turn_in(&self, turn: Turn, lane: Lane) -> Turn {
-        let decides = turn.interruptions.0 == 0;
-        Turn { standing: if decides { self.standing(lane.tenant) } else { 0 }, ..turn }
+        turn.standing_at(self.standing(lane.tenant))
     }
 
-    /// The turn of a ScavengerJob.
+    /// The turn of a ScavengerJob, with the standing of its tenant.
     pub(super) fn turn_of(&self, rank: &Rank) -> Turn {
-        let standing = if rank.turn.interruptions.0 == 0 { self.standing_of(rank) } else { 0 };
-        Turn { standing, ..rank.turn }
+        rank.turn.standing_at(self.standing_of(rank))
     }
 
     /// How tenants stand, by their numbers; empty unless that decides.
