@@ -143,7 +143,7 @@ async fn close_by_hand(world: &World) -> Result<()> {
     run_all(world, "after").await?;
     let wrong = on(world, TAKEN, "after").await?;
     ensure!(wrong.is_empty(), "these were started there: {wrong:?}");
-    ensure!(on(world, TAKEN, "before").await? == stay, "whoever runs there stays");
+    ensure!(on(world, TAKEN, "before").await? == stay, "those that run there stay");
 
     kubectl(&["annotate", "node", TAKEN, "scavenger.dev/closed-"]).await?;
     is_told(&admin, "open").await?;

@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn whoever_notifies_all_the_time_makes_it_turn_no_more_often() {
+    async fn notifications_without_a_pause_make_it_turn_no_more_often() {
         let wake = Notify::new();
         let began = Instant::now();
         for turns in 1..=3 {

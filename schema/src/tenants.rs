@@ -83,7 +83,7 @@ pub struct TenantStatus {
     pub name: String,
     /// Its weight.
     pub weight: f64,
-    /// What it holds now, as a share of what the pool has: of the resource of which that share is largest.
+    /// The largest share of any of the pool's resources that it holds now.
     pub share: f64,
     /// The same of what it used: the average in which a half-life ago counts half as much.
     pub used: f64,

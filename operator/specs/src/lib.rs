@@ -1,5 +1,5 @@
-//! From raw specs to checked planner values. What the API server could not check is found here, once; later steps can
-//! not fail on input.
+//! From raw specs to checked planner values. What the API server could not check is found here, once; later steps
+//! cannot fail on input.
 //!
 //! The operator reads what the API server stores, the laboratory reads the pool of a file: both mean the same by it.
 

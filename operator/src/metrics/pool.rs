@@ -110,7 +110,7 @@ impl PoolMetrics {
         );
         registry.register(
             "tenant_share",
-            "What a tenant holds of the pool, from 0 to 1: of the resource of which it holds most",
+            "The largest share of any of the pool's resources that a tenant holds, from 0 to 1",
             self.tenant_share.clone(),
         );
         registry.register(

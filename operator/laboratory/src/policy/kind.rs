@@ -13,7 +13,7 @@ use crate::{
 pub enum Kind {
     /// Plain Jobs of low priority, all at once.
     Stock,
-    /// A quota, and whoever started last goes first.
+    /// A quota; those that started last go first.
     Newest,
     /// This operator, as its pool says.
     Operator,

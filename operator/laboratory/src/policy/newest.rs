@@ -21,7 +21,7 @@ use crate::{
     world::{Change, Order, World},
 };
 
-/// A quota, and whoever started last goes first.
+/// A quota; those that started last go first.
 #[derive(Debug)]
 pub(super) struct Newest {
     quota: Quota,

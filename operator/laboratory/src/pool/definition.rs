@@ -90,7 +90,7 @@ fn of_object(
         match &schema.additional_properties {
             Some(JSONSchemaPropsOrBool::Schema(of_value)) => refused(&below(name), value, of_value),
             Some(JSONSchemaPropsOrBool::Bool(true)) => None,
-            // Metadata, of which the definition says nothing.
+            // Metadata, about which the definition says nothing.
             _ if schema.properties.is_none() => None,
             _ => Some(format!("{} is unknown", below(name))),
         }

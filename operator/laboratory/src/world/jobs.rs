@@ -136,7 +136,7 @@ impl World<'_> {
         self.after(self.delays.job_controller, Event::SyncJob(id));
     }
 
-    /// The Job controller looks at a Job of which a pod has ended.
+    /// The Job controller looks at a Job after one of its pods has ended.
     pub(super) fn sync_job(&mut self, id: AttemptId) {
         let attempt = &self.attempts[id.index()];
         let (is_done, live, remakes) = (attempt.work_done.is_some(), attempt.live, attempt.start.remakes);

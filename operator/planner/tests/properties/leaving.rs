@@ -75,7 +75,7 @@ impl Story {
         Ok(())
     }
 
-    /// Whoever is on a node that leaves was started before that was said, or early enough.
+    /// All that are on a node that leaves were started before that was said, or early enough.
     fn nothing_starts_too_late(&self) -> Result<(), TestCaseError> {
         for (number, (said, until)) in self.said.iter().enumerate() {
             let Some(until) = until else { continue };

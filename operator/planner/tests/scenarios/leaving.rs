@@ -229,7 +229,7 @@ fn workloads_save_two_minutes_before_even_if_the_budget_holds_them_back() {
     assert_eq!((asked(&cluster), there(&cluster, 0)), (Vec::new(), 1));
 }
 
-/// Whoever has just saved loses least, and goes first.
+/// Those that have just saved lose least, and go first.
 #[test]
 fn those_go_first_that_lose_least() {
     let mut supervising = settings().supervising();

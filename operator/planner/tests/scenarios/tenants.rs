@@ -12,7 +12,7 @@ use scavenger_simulator::Cluster;
 
 use super::work;
 
-/// One node with 10 cpu, all of which may be used.
+/// One node with 10 cpu. All of it may be used.
 fn cluster(settings: Settings) -> Cluster {
     Cluster::new(settings.filled_to(1.0).starting_at_once(20)).with_nodes([node("n1", 10_000)])
 }

@@ -1,7 +1,7 @@
 //! This operator: its own planner, by requests, between watches that are late and an API server that answers.
 //!
 //! What the real operator does around its planner is here as far as time and correctness need it: objects with versions, a line
-//! of actions of which some are under way at a time (the planner's own), their requests and answers, and watches. Nothing
+//! of actions (the planner's own), a few of them under way at a time, their requests and answers, and watches. Nothing
 //! fails, nobody else changes objects, and there is one replica: what can go wrong is played by the simulator.
 
 mod api;
