@@ -8,9 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::{
+    avoided::AvoidedNodes,
     evidence::Evidence,
     leaving::LeavingNodes,
     runtime_classes::{Class, RuntimeClasses},
@@ -18,7 +19,6 @@ use super::{
     volumes::{ClaimWait, Volumes},
 };
 use crate::{
-    backoff::timed::{Rule, Timed},
     faults::scheduler,
     values::{
         Access, Attempt, Counts, Demand, Job, Key, LiveReport, Name, Pod, RuntimeClass, ScavengerJob, Volume,
@@ -58,27 +58,10 @@ pub(crate) struct Seen {
     deleting: BTreeSet<Key>,
     /// ScavengerJobs that get next to no processor time.
     starved: BTreeSet<Key>,
-    /// Those that left nodes for that reason, and are kept off these for a while.
-    avoiding: Avoiding,
-    /// Nodes that leave the pool: those that could not save before are kept off.
-    leaving: LeavingNodes,
+    /// The nodes that they are kept off.
+    avoided: AvoidedNodes,
     volumes: Volumes,
     runtime_classes: RuntimeClasses,
-}
-
-/// The nodes that ScavengerJobs are kept off. It is memory: a planner that is started again finds out again.
-#[derive(Debug)]
-struct Avoiding(Timed<Key, Vec<Name>>);
-
-impl Default for Avoiding {
-    fn default() -> Self {
-        let longest = SignedDuration::from_hours(8);
-        Self(Timed::new(Rule {
-            first: SignedDuration::from_hours(1),
-            longest,
-            forgotten_after: Some(longest),
-        }))
-    }
 }
 
 /// What became of a pod that was seen.
@@ -113,14 +96,6 @@ fn place(
     {
         Arc::make_mut(&mut spec.demand).placement.avoided = avoided;
     }
-}
-
-/// The nodes that a ScavengerJob is kept off.
-fn avoided(sj: &ScavengerJob, avoiding: &Avoiding, leaving: &LeavingNodes) -> Vec<Name> {
-    let mut avoided = avoiding.0.get(&sj.key).map_or(Vec::new(), |pause| pause.why.clone());
-    let leaves: Vec<Name> = leaving.avoided_by(sj).filter(|node| !avoided.contains(node)).cloned().collect();
-    avoided.extend(leaves);
-    avoided
 }
 
 impl Seen {
@@ -232,7 +207,7 @@ impl Seen {
             self.volumes.forget_sj(&known.sj);
             self.runtime_classes.forget_sj(&known.sj);
         }
-        let avoided = avoided(&sj, &self.avoiding, &self.leaving);
+        let avoided = self.avoided.of(&sj);
         place(&mut sj, &mut self.runtime_classes, &mut self.volumes, &self.by_requests, avoided);
         self.demands.share_of(&mut sj);
         if sj.deleting {
@@ -280,19 +255,19 @@ impl Seen {
 
     /// A ScavengerJob is kept off these nodes for a while.
     pub(crate) fn avoid(&mut self, key: &Key, nodes: Vec<Name>, now: Timestamp) {
-        self.avoiding.0.begin(key.clone(), now, |_| nodes);
+        self.avoided.leave(key, nodes, now);
         self.place_again(key);
     }
 
     /// Those that may go to nodes again that they were kept off.
     pub(crate) fn end_avoiding(&mut self, now: Timestamp) -> Vec<Key> {
-        let over = self.avoiding.0.take_over(now).into_iter().collect();
+        let over = self.avoided.take_over(now);
         self.placed_again(over)
     }
 
     /// When the next of them may.
     pub(crate) fn avoiding_until(&self) -> Option<Timestamp> {
-        self.avoiding.0.wake_at()
+        self.avoided.wake_at()
     }
 
     /// Takes in which nodes leave the pool and when, and that time has passed. Returns the nodes about which something else holds,
@@ -302,14 +277,13 @@ impl Seen {
         leaving: impl Iterator<Item = (&'a Name, Timestamp)>,
         now: Timestamp,
     ) -> (Vec<Name>, Vec<Key>) {
-        let nodes = self.leaving.follow(leaving, now);
+        let nodes = self.avoided.leaving.follow(leaving, now);
         if nodes.is_empty() {
             return (nodes, Vec::new());
         }
         let is_stale = |sj: &ScavengerJob| {
             let known = sj.spec.as_ref().map(|spec| &spec.demand.placement.avoided);
-            !sj.status.phase.is_finished()
-                && known.is_ok_and(|known| *known != avoided(sj, &self.avoiding, &self.leaving))
+            !sj.status.phase.is_finished() && known.is_ok_and(|known| *known != self.avoided.of(sj))
         };
         let stale = self.scavenger_jobs.iter().filter(|(_, tracked)| is_stale(&tracked.sj));
         let stale = stale.map(|(key, _)| key.clone()).collect();
@@ -318,7 +292,7 @@ impl Seen {
 
     /// Nodes that leave the pool.
     pub(crate) fn leaving(&self) -> &LeavingNodes {
-        &self.leaving
+        &self.avoided.leaving
     }
 
     /// Forgets a ScavengerJob that is gone.
@@ -327,7 +301,7 @@ impl Seen {
         let tracked = self.scavenger_jobs.remove(key)?;
         self.deleting.remove(key);
         self.starved.remove(key);
-        self.avoiding.0.end(key);
+        self.avoided.forget(key);
         self.keys.remove(&tracked.sj.uid);
         self.volumes.forget_sj(&tracked.sj);
         self.runtime_classes.forget_sj(&tracked.sj);
@@ -641,7 +615,7 @@ impl Seen {
     /// Finds out again where one that is there may go. False if it is not there.
     fn place_again(&mut self, key: &Key) -> bool {
         let Some(tracked) = self.scavenger_jobs.get_mut(key) else { return false };
-        let avoided = avoided(&tracked.sj, &self.avoiding, &self.leaving);
+        let avoided = self.avoided.of(&tracked.sj);
         let (classes, volumes) = (&mut self.runtime_classes, &mut self.volumes);
         place(&mut tracked.sj, classes, volumes, &self.by_requests, avoided);
         self.demands.share_of(&mut tracked.sj);
