@@ -10,6 +10,7 @@ mod operator;
 mod operator_verbs;
 mod pipeline;
 mod policies;
+mod pool_rules;
 mod quotas;
 mod registry;
 mod results;
