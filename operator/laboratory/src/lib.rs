@@ -14,6 +14,7 @@
 pub mod chance;
 pub mod cli;
 pub mod compare;
+pub mod fidelity;
 pub mod measure;
 pub mod policy;
 pub mod pool;

@@ -29,7 +29,19 @@ pub fn run<'a>(
     settings: &Settings,
     conditions: Conditions,
 ) -> (World<'a>, BTreeMap<String, u64>) {
-    let world = World::new(workload, kind.preempts(settings), Delays::default(), conditions.seed);
+    run_with(Delays::default(), workload, kind, settings, conditions)
+}
+
+/// The same where Kubernetes takes so long.
+#[must_use]
+pub fn run_with<'a>(
+    delays: Delays,
+    workload: &'a Workload,
+    kind: Kind,
+    settings: &Settings,
+    conditions: Conditions,
+) -> (World<'a>, BTreeMap<String, u64>) {
+    let world = World::new(workload, kind.preempts(settings), delays, conditions.seed);
     let mut policy = kind.begin(settings, conditions.late, &world);
     let world = play(world, policy.as_mut());
     (world, policy.ordered())

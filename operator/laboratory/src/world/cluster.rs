@@ -29,6 +29,8 @@ pub struct Delays {
     pub job_controller: Time,
     /// How long a pod takes to go whose container has not started.
     pub unstarted: Time,
+    /// By how much each of them differs from one time to the next: up to so many percent, less or more.
+    pub spread_percent: i64,
 }
 
 impl Default for Delays {
@@ -42,6 +44,7 @@ impl Default for Delays {
             new_pods: millis(delays.new_pods),
             job_controller: millis(delays.job_controller),
             unstarted: 50,
+            spread_percent: 0,
         }
     }
 }
@@ -145,6 +148,7 @@ pub struct World<'a> {
     /// Pods that are bound to each node and have not ended.
     pub on_node: Vec<Vec<PodId>>,
     pub(super) delays: Delays,
+    chance: Chance,
     preempts: Preempts,
     pub(super) queue: Queue,
     events: BinaryHeap<Due>,
@@ -168,6 +172,7 @@ impl<'a> World<'a> {
             asked_by_ordinary: Amounts::default(),
             on_node: vec![Vec::new(); workload.nodes.len()],
             delays,
+            chance: Chance::new(seed, 101),
             preempts,
             queue: Queue::new(&workload.nodes, Chance::new(seed, 100)),
             events: BinaryHeap::new(),
@@ -245,6 +250,12 @@ impl<'a> World<'a> {
         for pod in 0..self.pods.len() {
             self.count_container(PodId::at(pod), self.now);
         }
+    }
+
+    /// How long Kubernetes takes this time for what takes so long on average.
+    pub(super) fn drawn(&mut self, delay: Time) -> Time {
+        let most = delay * self.delays.spread_percent / 100;
+        if most == 0 { delay } else { delay - most + self.chance.below(2 * most + 1) }
     }
 
     pub(super) fn after(&mut self, delay: Time, event: Event) {
@@ -343,11 +354,11 @@ impl<'a> World<'a> {
             return self.end_pod(id);
         }
         let delay = match owner {
-            _ if !runs => self.delays.unstarted,
-            Owner::Ordinary(_) => ORDINARY_GRACE + self.delays.pod_phase,
+            _ if !runs => self.drawn(self.delays.unstarted),
+            Owner::Ordinary(_) => ORDINARY_GRACE + self.drawn(self.delays.pod_phase),
             Owner::Attempt(attempt, _) => {
                 self.stop_work(attempt);
-                self.spec_of(attempt).grace + self.delays.pod_phase
+                self.spec_of(attempt).grace + self.drawn(self.delays.pod_phase)
             }
         };
         self.after(delay, Event::EndPod(id));

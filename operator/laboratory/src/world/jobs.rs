@@ -30,7 +30,8 @@ impl World<'_> {
             live: 0,
             is_over: false,
         });
-        self.after(self.delays.new_pods, Event::MakePods(id));
+        let delay = self.drawn(self.delays.new_pods);
+        self.after(delay, Event::MakePods(id));
     }
 
     pub(super) fn make_pods(&mut self, id: AttemptId) {
@@ -75,6 +76,7 @@ impl World<'_> {
         attempt.runs += 1;
         attempt.run = Some((self.now, restart));
         let event = Event::WorkDone(id, attempt.runs);
+        self.tally.starts += 1;
         self.after(length, event);
     }
 
@@ -89,7 +91,8 @@ impl World<'_> {
         attempt.work_done = Some(now);
         self.scavengers[attempt.start.sj.index()].finished = Some(now);
         for pod in attempt.pods.clone() {
-            self.after(self.delays.pod_phase, Event::EndPod(pod));
+            let delay = self.drawn(self.delays.pod_phase);
+            self.after(delay, Event::EndPod(pod));
         }
     }
 
@@ -133,7 +136,8 @@ impl World<'_> {
 
     pub(super) fn pod_of_attempt_ended(&mut self, id: AttemptId) {
         self.attempts[id.index()].live -= 1;
-        self.after(self.delays.job_controller, Event::SyncJob(id));
+        let delay = self.drawn(self.delays.job_controller);
+        self.after(delay, Event::SyncJob(id));
     }
 
     /// The Job controller looks at a Job after one of its pods has ended.

@@ -22,7 +22,8 @@ impl World<'_> {
     /// kube-scheduler looks at the queue, once for all that happens until then.
     pub(super) fn schedule_soon(&mut self) {
         if !std::mem::replace(&mut self.queue.is_due, true) {
-            self.after(self.delays.scheduler, Event::Schedule);
+            let delay = self.drawn(self.delays.scheduler);
+            self.after(delay, Event::Schedule);
         }
     }
 
@@ -142,7 +143,8 @@ impl World<'_> {
             self.asked_by_ordinary = self.asked_by_ordinary.plus(requests);
         }
         self.changed(id);
-        self.after(self.delays.kubelet, Event::StartContainer(id));
+        let delay = self.drawn(self.delays.kubelet);
+        self.after(delay, Event::StartContainer(id));
     }
 
     /// A bound pod has ended.

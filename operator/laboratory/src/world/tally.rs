@@ -29,6 +29,8 @@ pub struct Tally {
     pub idle: i64,
     /// Work since the last checkpoint, of what still ran at the end.
     pub in_progress: i64,
+    /// How often all containers of an attempt began to run.
+    pub starts: u64,
     /// How often running ScavengerJobs were interrupted.
     pub interruptions: u64,
     /// Every ordinary pod of the workload.
@@ -52,6 +54,7 @@ impl Tally {
             writing: 0,
             idle: 0,
             in_progress: 0,
+            starts: 0,
             interruptions: 0,
             ordinary: vec![OrdinaryState::default(); ordinary],
             held_by_ordinary: 0,
