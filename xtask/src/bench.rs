@@ -75,7 +75,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.only == Some(Part::Planner) {
         return Ok(());
     }
-    let name = arguments.name.as_str();
     let options = cluster::Options {
         no_install: arguments.no_install,
         // Played nodes would take processor time of the only real one.
@@ -86,12 +85,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     cluster::check(&options)?;
     packages::ensure(packages::CLUSTER, !arguments.no_install)?;
     images::ensure(!arguments.no_install)?;
-    // What is compiled needs both cores, which a cluster would disturb.
-    let mut build = vec!["test", "--locked", "--workspace", "--test", "e2e"];
-    if !arguments.dev {
-        // The one that measures is a client of the same API server on the same cores, and reads all that happens.
-        build.push("--release");
-    }
     let modules: &[&str] = match arguments.only {
         Some(Part::Planner) => &[],
         Some(Part::Cluster) => &["bench::cluster::"],
@@ -102,32 +95,62 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         Some(Part::Memory) => &["bench::memory::"],
         None => &["bench::cluster::", "bench::supervisor::"],
     };
-    shell::run(shell::cargo(&build).arg("--no-run"))?;
-    cluster::down(name)?;
-    let cluster = cluster::up(name, &options)?;
-    cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name), || {})?;
+    let mut variables = vec![
+        ("SCAVENGER_E2E_BENCH_REPORTERS", arguments.reporters.to_string()),
+        ("SCAVENGER_E2E_BENCH_PODS_EACH", arguments.pods_each.to_string()),
+        ("SCAVENGER_E2E_BENCH_MINUTES", arguments.minutes.to_string()),
+    ];
+    // Else each has its own number.
+    variables.extend(arguments.jobs.map(|jobs| ("SCAVENGER_E2E_BENCH_JOBS", jobs.to_string())));
     let profile = if arguments.dev { images::Profile::Dev } else { images::Profile::Release };
-    let result = install::install(&cluster, By::Kustomization("e2e/deploy"), Agents::Labelled, profile)
-        .and_then(|()| {
-            if arguments.only == Some(Part::Usage) {
-                images::load_onto(&cluster, images::Image::CounterMpirun, profile)?;
-            }
+    Measurement { name: &arguments.name, options, profile, keep: arguments.keep, modules, variables }.run(
+        |cluster| match arguments.only {
+            Some(Part::Usage) => images::load_onto(cluster, images::Image::CounterMpirun, profile),
+            _ => Ok(()),
+        },
+    )
+}
+
+/// Tests that measure, on a cluster of their own.
+pub(crate) struct Measurement<'a> {
+    /// Name of the cluster; one of that name is removed first.
+    pub(crate) name: &'a cluster::Name,
+    pub(crate) options: cluster::Options,
+    pub(crate) profile: images::Profile,
+    /// Leave the cluster up afterwards.
+    pub(crate) keep: bool,
+    /// The tests.
+    pub(crate) modules: &'a [&'a str],
+    /// What they find in their environment.
+    pub(crate) variables: Vec<(&'static str, String)>,
+}
+
+impl Measurement<'_> {
+    /// Measures, and takes the cluster down again; `prepare` is done once the project is installed.
+    pub(crate) fn run(&self, prepare: impl Fn(&cluster::Cluster) -> Result<()>) -> Result<()> {
+        // What is compiled needs both cores, which a cluster would disturb.
+        let mut build = vec!["test", "--locked", "--workspace", "--test", "e2e"];
+        if self.profile == images::Profile::Release {
+            // The one that measures is a client of the same API server on the same cores, and reads all that happens.
+            build.push("--release");
+        }
+        shell::run(shell::cargo(&build).arg("--no-run"))?;
+        let name = self.name.as_str();
+        cluster::down(name)?;
+        let cluster = cluster::up(name, &self.options)?;
+        cluster::tell_when_interrupted(std::slice::from_ref(self.name), || {})?;
+        let installed =
+            install::install(&cluster, By::Kustomization("e2e/deploy"), Agents::Labelled, self.profile);
+        let result = installed.and_then(|()| prepare(&cluster)).and_then(|()| {
             let mut tests = shell::cargo(&build);
-            test::on(&cluster, tests.args(["--", "--show-output", "--ignored"]).args(modules))?;
-            tests
-                .env("SCAVENGER_E2E_BENCH_REPORTERS", arguments.reporters.to_string())
-                .env("SCAVENGER_E2E_BENCH_PODS_EACH", arguments.pods_each.to_string())
-                .env("SCAVENGER_E2E_BENCH_MINUTES", arguments.minutes.to_string());
-            // Else each has its own number.
-            if let Some(jobs) = arguments.jobs {
-                tests.env("SCAVENGER_E2E_BENCH_JOBS", jobs.to_string());
-            }
-            shell::run(&mut tests)
+            test::on(&cluster, tests.args(["--", "--show-output", "--ignored"]).args(self.modules))?;
+            shell::run(tests.envs(self.variables.iter().map(|(name, value)| (*name, value))))
         });
-    if arguments.keep {
-        eprintln!("the cluster stays up: eval \"$(cargo xtask cluster env --name {name})\"");
-    } else {
-        cluster::leave(&arguments.name);
+        if self.keep {
+            eprintln!("the cluster stays up: eval \"$(cargo xtask cluster env --name {name})\"");
+        } else {
+            cluster::leave(self.name);
+        }
+        result
     }
-    result
 }

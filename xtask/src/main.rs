@@ -1,5 +1,5 @@
-//! Development tasks of the project: `cargo xtask demo`, `test`, `versions`, `upgrade`, `walk`, `bench`, `faults`, `kernel`,
-//! `trace`, `ci`, `cluster`, `generate`, `release`.
+//! Development tasks of the project: `cargo xtask demo`, `test`, `versions`, `upgrade`, `walk`, `bench`, `fidelity`, `faults`,
+//! `kernel`, `trace`, `ci`, `cluster`, `generate`, `release`.
 
 mod bench;
 mod cache;
@@ -11,6 +11,7 @@ mod contract;
 mod demo;
 mod docs;
 mod faults;
+mod fidelity;
 mod forecast;
 mod generate;
 mod images;
@@ -53,6 +54,7 @@ enum Task {
     Upgrade(test::UpgradeArguments),
     Walk(walk::Arguments),
     Bench(bench::Arguments),
+    Fidelity(fidelity::Arguments),
     Faults(faults::Arguments),
     Kernel(kernel::Arguments),
     Trace(trace::Arguments),
@@ -86,6 +88,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Upgrade(arguments) => test::upgrade(&arguments),
         Task::Walk(arguments) => walk::run(&arguments),
         Task::Bench(arguments) => bench::run(&arguments),
+        Task::Fidelity(arguments) => fidelity::run(&arguments),
         Task::Faults(arguments) => faults::run(&arguments),
         Task::Kernel(arguments) => kernel::run(&arguments),
         Task::Trace(arguments) => trace::run(&arguments),
