@@ -2,7 +2,10 @@
 
 use scavenger_planner::values::{PreemptionMode, Settings};
 
-use super::{greedy::Greedy, newest::Newest, none::Nobody, operator::Operator, rule::Policy, stock::Stock};
+use super::{
+    greedy::Greedy, newest::Newest, none::Nobody, operator::Operator, predecessor::Predecessor,
+    quota::interrupt_threshold, rule::Policy, stock::Stock,
+};
 use crate::{
     values::Time,
     world::{Preempts, World},
@@ -15,6 +18,8 @@ pub enum Kind {
     Stock,
     /// A quota; those that started last go first.
     Newest,
+    /// Fixed thresholds with a margin of one standard deviation; those that started last are killed.
+    Predecessor,
     /// This operator, as its pool says.
     Operator,
     /// The cheapest victims anywhere, with perfect knowledge.
@@ -23,7 +28,7 @@ pub enum Kind {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Stock, Self::Newest, Self::Operator, Self::Greedy];
+    pub const ALL: [Self; 5] = [Self::Stock, Self::Newest, Self::Predecessor, Self::Operator, Self::Greedy];
 
     /// Its name.
     #[must_use]
@@ -31,6 +36,7 @@ impl Kind {
         match self {
             Self::Stock => "stock",
             Self::Newest => "newest",
+            Self::Predecessor => "predecessor",
             Self::Operator => "operator",
             Self::Greedy => "greedy",
         }
@@ -58,12 +64,33 @@ impl Kind {
         }
     }
 
+    /// The thresholds of cpu that it keeps to, by the names that the pool gives them.
+    #[must_use]
+    pub fn thresholds(self, settings: &Settings) -> Vec<(&'static str, f64)> {
+        let start = settings.start_thresholds.share("cpu");
+        let target =
+            settings.headroom.target_overrides.get("cpu").copied().unwrap_or(settings.headroom.target);
+        let all = [
+            ("startThreshold", start),
+            ("headroomTarget", target),
+            ("interruptThreshold", interrupt_threshold(settings, "cpu")),
+        ];
+        let kept: &[usize] = match self {
+            Self::Stock => &[],
+            Self::Greedy => &[0],
+            Self::Predecessor => &[0, 2],
+            Self::Newest | Self::Operator => &[0, 1, 2],
+        };
+        kept.iter().map(|place| (all[*place].0, all[*place].1.fraction())).collect()
+    }
+
     /// The policy at the beginning of a run.
     #[must_use]
     pub fn begin(self, settings: &Settings, late: Time, world: &World<'_>) -> Box<dyn Policy> {
         match self {
             Self::Stock => Box::new(Stock::default()),
             Self::Newest => Box::new(Newest::new(settings, world)),
+            Self::Predecessor => Box::new(Predecessor::new(settings, world)),
             Self::Operator => Box::new(Operator::new(settings.clone(), late, world)),
             Self::Greedy => Box::new(Greedy::new(settings, world)),
         }

@@ -5,9 +5,11 @@ mod kind;
 mod newest;
 mod none;
 mod operator;
+mod predecessor;
 mod quota;
 mod rule;
 mod stock;
+mod youngest;
 
 pub use kind::{Kind, none};
 pub use rule::Policy;

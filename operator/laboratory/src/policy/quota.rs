@@ -1,11 +1,11 @@
-//! Admission by a quota over the whole pool, first come first served: what `newest` and `greedy` have in common.
+//! Admission by a quota over the whole pool, first come first served: what `newest`, `predecessor` and `greedy` have in common.
 //!
 //! ScavengerJobs start while what all pods ask for stays below the start threshold of the pool. One that does not fit lets
 //! smaller ones pass. One that was interrupted keeps its place, and waits as long as the pool says.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use scavenger_planner::values::Settings;
+use scavenger_planner::{resources::Share, values::Settings};
 
 use super::rule::LOW;
 use crate::{
@@ -26,16 +26,20 @@ pub(super) struct Quota {
 }
 
 /// So much of everything.
-pub(super) fn share_of(
-    capacity: Amounts,
-    share: impl Fn(&str) -> scavenger_planner::resources::Share,
-) -> Amounts {
+pub(super) fn share_of(capacity: Amounts, share: impl Fn(&str) -> Share) -> Amounts {
     Amounts {
         cpu: share("cpu").of(capacity.cpu),
         memory: share("memory").of(capacity.memory),
         pods: share("pods").of(capacity.pods),
         gpus: share(GPU).of(capacity.gpus),
     }
+}
+
+/// Above which part of a resource somebody goes; of devices all of it unless the pool says otherwise.
+pub(super) fn interrupt_threshold(settings: &Settings, name: &str) -> Share {
+    let headroom = &settings.headroom;
+    let default = headroom.interrupt_threshold.filter(|_| name != GPU);
+    headroom.interrupt_threshold_overrides.get(name).copied().or(default).unwrap_or(Share::ONE)
 }
 
 impl Quota {
@@ -84,13 +88,18 @@ impl Quota {
 
     /// Starts whom there is quota for.
     pub(super) fn admit(&mut self, world: &World<'_>, orders: &mut Vec<Order>) {
+        self.admit_below(Amounts::default(), world, orders);
+    }
+
+    /// Starts whom there is quota for while so much of it is left alone.
+    pub(super) fn admit_below(&mut self, margin: Amounts, world: &World<'_>, orders: &mut Vec<Order>) {
         while let Some((time, sj)) = self.backing_off.first().copied().filter(|(time, _)| *time <= world.now)
         {
             self.backing_off.remove(&(time, sj));
             self.join(sj, world);
         }
         let used = self.used(world);
-        let mut left = self.limit.minus(used);
+        let mut left = self.limit.minus(used).minus(margin);
         // First come first served among all demands that fit.
         while let Some((sj, demand)) = self
             .waiting

@@ -74,6 +74,8 @@ pub enum Order {
     Start(Start),
     /// These pods of ScavengerJobs are evicted.
     Interrupt(Vec<PodId>),
+    /// These pods of ScavengerJobs are deleted without a grace period.
+    Kill(Vec<PodId>),
     /// What is free on a node, or will be, is kept for an ordinary pod.
     Nominate(PodId, NodeId),
 }
@@ -237,6 +239,11 @@ impl<'a> World<'a> {
                     self.delete_pod(pod, Disruption::Evicted);
                 }
             }
+            Order::Kill(pods) => {
+                for pod in pods {
+                    self.remove_pod(pod, Disruption::Evicted, false);
+                }
+            }
             Order::Nominate(pod, node) => self.nominate(pod, node),
         }
     }
@@ -341,6 +348,11 @@ impl<'a> World<'a> {
 
     /// Somebody asks for the end of a pod.
     pub(super) fn delete_pod(&mut self, id: PodId, why: Disruption) {
+        self.remove_pod(id, why, true);
+    }
+
+    /// The end of a pod is asked for, with its grace period or without.
+    fn remove_pod(&mut self, id: PodId, why: Disruption, has_grace: bool) {
         let now = self.now;
         let pod = &mut self.pods[id.index()];
         if pod.is_over() || pod.deleted.is_some() {
@@ -357,8 +369,9 @@ impl<'a> World<'a> {
             _ if !runs => self.drawn(self.delays.unstarted),
             Owner::Ordinary(_) => ORDINARY_GRACE + self.drawn(self.delays.pod_phase),
             Owner::Attempt(attempt, _) => {
-                self.stop_work(attempt);
-                self.spec_of(attempt).grace + self.drawn(self.delays.pod_phase)
+                self.stop_work(attempt, has_grace);
+                let grace = if has_grace { self.spec_of(attempt).grace } else { 0 };
+                grace + self.drawn(self.delays.pod_phase)
             }
         };
         self.after(delay, Event::EndPod(id));

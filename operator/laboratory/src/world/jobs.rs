@@ -96,13 +96,14 @@ impl World<'_> {
         }
     }
 
-    /// A pod gets SIGTERM: those that save do so, and nothing gets done from now on.
-    pub(super) fn stop_work(&mut self, id: AttemptId) {
+    /// A pod gets SIGTERM: those that save do so, and nothing gets done from now on. Without a grace period it gets SIGKILL, and
+    /// none can save.
+    pub(super) fn stop_work(&mut self, id: AttemptId, has_grace: bool) {
         if self.attempts[id.index()].run.is_none() {
             return;
         }
         let spec = *self.spec_of(id);
-        let lost = self.account(id, |worked, saved| if spec.saves { worked } else { saved });
+        let lost = self.account(id, |worked, saved| if spec.saves && has_grace { worked } else { saved });
         self.tally.redone += lost;
         self.tally.interruptions += 1;
         let sj = self.attempts[id.index()].start.sj;

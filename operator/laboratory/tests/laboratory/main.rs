@@ -2,6 +2,7 @@
 
 mod command_line;
 mod ordinary;
+mod predecessor;
 mod preemption;
 mod runs;
 
