@@ -1,6 +1,9 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -9,6 +12,7 @@ use scavenger_program::{exit::Unusable, output};
 
 use crate::{
     compare::{compare, contenders},
+    plot,
     policy::Kind,
     pool::Pool,
     print::{self, Comparison},
@@ -64,6 +68,9 @@ struct Simulate {
     /// How to print the comparison
     #[arg(short, long, value_name = "FORMAT", default_value = "table")]
     output: Output,
+    /// Draw what is used, what is lost and who waits as SVG files into this folder
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
     /// Say on standard error how much processor time each run took
     #[arg(long)]
     speed: bool,
@@ -93,6 +100,10 @@ fn simulate(options: &Simulate) -> Result<()> {
     let pools = pools(&options.pool)?;
     let kinds = kinds(&options.policy)?;
     let (name, workload) = workload(options)?;
+    if let Some(folder) = &options.plot {
+        // Before the runs, which take long.
+        fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
+    }
     let tell = |took: crate::compare::Took| {
         if options.speed {
             eprintln!("{:>8.2} s  {}", took.time.as_secs_f64(), took.what);
@@ -101,10 +112,20 @@ fn simulate(options: &Simulate) -> Result<()> {
     let outcomes = compare(&contenders(&kinds, &pools), options.seeds, options.late, workload, tell);
     let comparison =
         Comparison { workload: name, seeds: options.seeds, late_milliseconds: options.late, outcomes };
+    if let Some(folder) = &options.plot {
+        for (file, picture) in plot::pictures(&comparison)? {
+            let path = folder.join(file);
+            fs::write(&path, picture).map_err(|error| cannot_write(&path, &error))?;
+        }
+    }
     output::print(&match options.output {
         Output::Table => print::table(&comparison),
         Output::Json => print::json(&comparison),
     })
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Unusable {
+    Unusable(format!("{}: cannot be written: {error}", path.display()))
 }
 
 fn pools(files: &[PathBuf]) -> Result<Vec<Pool>, Unusable> {

@@ -6,7 +6,7 @@ use scavenger_planner::values::PreemptionMode;
 use serde::Serialize;
 
 use crate::{
-    measure::{Figures, Interval, measure},
+    measure::{Course, Figures, Interval, course, measure},
     policy::Kind,
     pool::Pool,
     run::{Conditions, run, run_baseline, timed},
@@ -61,6 +61,12 @@ pub struct Outcome {
     pub name: String,
     /// The figures of each seed, in their order.
     pub runs: Vec<Figures>,
+    /// What pictures show of the first seed.
+    #[serde(skip)]
+    pub course: Option<Course>,
+    /// The thresholds that it kept to.
+    #[serde(skip)]
+    pub thresholds: Vec<(&'static str, f64)>,
 }
 
 impl Outcome {
@@ -88,8 +94,13 @@ pub fn compare(
     workload: impl Fn(u64) -> Workload,
     mut tell: impl FnMut(Took),
 ) -> Vec<Outcome> {
-    let mut outcomes: Vec<Outcome> =
-        contenders.iter().map(|one| Outcome { name: one.name(), runs: Vec::new() }).collect();
+    let begin = |one: &Contender| Outcome {
+        thresholds: one.kind.thresholds(&one.pool.settings),
+        name: one.name(),
+        runs: Vec::new(),
+        course: None,
+    };
+    let mut outcomes: Vec<Outcome> = contenders.iter().map(begin).collect();
     for seed in 1..=seeds {
         let workload = workload(seed);
         let alone = workload.without_scavengers();
@@ -97,11 +108,10 @@ pub fn compare(
         tell(Took { what: format!("without ScavengerJobs, seed {seed}"), time });
         for (contender, outcome) in contenders.iter().zip(&mut outcomes) {
             let conditions = Conditions { late, seed };
-            let (figures, time) = timed(|| {
-                let (world, ordered) = run(&workload, contender.kind, &contender.pool.settings, conditions);
-                Figures { ordered, ..measure(&world, &baseline) }
-            });
-            outcome.runs.push(figures);
+            let ((world, ordered), time) =
+                timed(|| run(&workload, contender.kind, &contender.pool.settings, conditions));
+            outcome.runs.push(Figures { ordered, ..measure(&world, &baseline) });
+            outcome.course.get_or_insert_with(|| course(&world));
             tell(Took { what: format!("{}, seed {seed}", contender.name()), time });
         }
     }

@@ -7,7 +7,7 @@
 //! | who starts and interrupts ScavengerJobs; the operator with its own planner is one | `policy` |
 //! | one run, from the first event to the last | `run` |
 //! | the figures of a run, and of several seeds | `measure`, `compare` |
-//! | the pool of a file, what is printed | `pool`, `print`, `cli` |
+//! | the pool of a file, what is printed and drawn | `pool`, `print`, `plot`, `cli` |
 //!
 //! docs/contributing/laboratory.md says which part may know which, and what is simpler here than in Kubernetes.
 
@@ -16,6 +16,7 @@ pub mod cli;
 pub mod compare;
 pub mod fidelity;
 pub mod measure;
+pub mod plot;
 pub mod policy;
 pub mod pool;
 pub mod print;

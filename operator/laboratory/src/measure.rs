@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     values::{HOUR, MINUTE, SECOND, Time},
     workload::Workload,
-    world::{OrdinaryState, World},
+    world::{OrdinaryState, Tally, World},
 };
 
 /// Millicores times milliseconds in a core hour.
@@ -64,6 +64,35 @@ pub struct Figures {
     pub ordinary_later_seconds_most: f64,
     /// Preemptions of ordinary pods beyond those without ScavengerJobs.
     pub ordinary_preemptions: f64,
+}
+
+/// What a picture shows of one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Course {
+    /// The parts of the cpu that ordinary pods and that ScavengerJobs requested, in spans of [`Tally::STEP`].
+    pub used: Vec<(f64, f64)>,
+    /// Minutes from submission to the first run, in order; infinite where there was none.
+    pub waits: Vec<f64>,
+}
+
+/// What a picture shows of a run that has ended.
+#[must_use]
+pub fn course(world: &World<'_>) -> Course {
+    let cpu = world.workload.capacity().cpu as f64;
+    let (whole, length) = (cpu * Tally::STEP as f64, world.workload.length);
+    let steps = world.tally.steps.iter().zip(0..);
+    let share = |((ordinary, scavengers), place): (&(i64, i64), Time)| {
+        // The last one may be cut short.
+        let whole = whole.min(cpu * (length - place * Tally::STEP).max(1) as f64);
+        (*ordinary as f64 / whole, *scavengers as f64 / whole)
+    };
+    let both = world.scavengers.iter().zip(&world.workload.scavengers);
+    let wait = |(state, sj): (&crate::world::ScavengerState, &crate::workload::Scavenger)| {
+        state.first_run.map_or(f64::INFINITY, |run| (run - sj.arrival) as f64 / MINUTE as f64)
+    };
+    let mut waits: Vec<f64> = both.map(wait).collect();
+    waits.sort_by(f64::total_cmp);
+    Course { used: steps.map(share).collect(), waits }
 }
 
 /// What a run without ScavengerJobs says about each ordinary pod.

@@ -1,7 +1,7 @@
 //! What is counted while a cluster runs. Work is in millicores times milliseconds.
 
 use super::pod::Owner;
-use crate::values::Time;
+use crate::values::{MINUTE, Time};
 
 /// How an ordinary pod fared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,12 +39,17 @@ pub struct Tally {
     pub held_by_ordinary: i64,
     /// What pods of ScavengerJobs requested while they were bound.
     pub held_by_scavengers: i64,
+    /// The same two in each span of [`Tally::STEP`], from the beginning on.
+    pub steps: Vec<(i64, i64)>,
     now_ordinary: i64,
     now_scavengers: i64,
     settled: Time,
 }
 
 impl Tally {
+    /// How finely what is held over time is counted.
+    pub const STEP: Time = 5 * MINUTE;
+
     pub(super) fn new(ordinary: usize) -> Self {
         Self {
             ran: 0,
@@ -59,6 +64,7 @@ impl Tally {
             ordinary: vec![OrdinaryState::default(); ordinary],
             held_by_ordinary: 0,
             held_by_scavengers: 0,
+            steps: Vec::new(),
             now_ordinary: 0,
             now_scavengers: 0,
             settled: 0,
@@ -70,7 +76,15 @@ impl Tally {
         let span = now - self.settled;
         self.held_by_ordinary += self.now_ordinary * span;
         self.held_by_scavengers += self.now_scavengers * span;
-        self.settled = now;
+        while self.settled < now {
+            let place = usize::try_from(self.settled / Self::STEP).unwrap_or(0);
+            let end = (self.settled / Self::STEP + 1) * Self::STEP;
+            let part = now.min(end) - self.settled;
+            self.steps.resize(self.steps.len().max(place + 1), (0, 0));
+            self.steps[place].0 += self.now_ordinary * part;
+            self.steps[place].1 += self.now_scavengers * part;
+            self.settled += part;
+        }
     }
 
     pub(super) fn occupy(&mut self, owner: Owner, cpu: i64) {
@@ -92,5 +106,23 @@ impl Tally {
     #[must_use]
     pub fn lost(&self) -> i64 {
         self.ran - self.kept - self.in_progress
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_over_time_adds_up() {
+        let mut tally = Tally::new(0);
+        tally.occupy(Owner::Ordinary(0), 2);
+        tally.settle(7 * MINUTE);
+        tally.occupy(Owner::Ordinary(1), 3);
+        tally.settle(12 * MINUTE);
+        tally.settle(12 * MINUTE);
+        let parts = [10, 2 * 2 + 5 * 3, 5 * 2].map(|minutes| (minutes * MINUTE, 0));
+        assert_eq!(tally.steps, parts);
+        assert_eq!(tally.held_by_ordinary, 39 * MINUTE);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-fn simulate(arguments: &[&str]) -> (Option<i32>, String, String) {
+pub(super) fn simulate(arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scavenger-laboratory"));
     let output = command.arg("simulate").args(arguments).output().expect("the program should run");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it should print text");
@@ -10,7 +10,7 @@ fn simulate(arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 /// A trace of a node, two ordinary pods and a ScavengerJob, with something behind it.
-fn trace(more: &str) -> tempfile::NamedTempFile {
+pub(super) fn trace(more: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().expect("a file should be made");
     let rows = "kind,start_s,duration_s,cpu_milli,memory_mib,interval_s\n\
                 node,,,9000,16384,\npod,0,2000,1000,1024,\npod,60,600,7000,1024,\nscavenger-job,0,300,2000,1024,60\n";
@@ -35,6 +35,7 @@ fn what_cannot_be_used_is_said_in_one_line() {
         (&["--trace", "/nowhere.csv"], "/nowhere.csv: cannot be read"),
         (&["--trace", good, "--pool", pool], "spec.headroomTarget of cpu must be at least"),
         (&["--openb", "/nowhere", "--window", "5..5"], "--window \"5..5\" must be two seconds"),
+        (&["--trace", good, "--plot", good], "cannot be written: File exists"),
         (&[], "nothing to play"),
     ] {
         let (status, stdout, stderr) = simulate(arguments);

@@ -2,6 +2,7 @@
 
 mod command_line;
 mod ordinary;
+mod pictures;
 mod predecessor;
 mod preemption;
 mod runs;
