@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    num::NonZero,
     path::{Path, PathBuf},
 };
 
@@ -16,6 +17,7 @@ use crate::{
     policy::Kind,
     pool::Pool,
     print::{self, Comparison},
+    targets::{self, Case},
     values::{DAY, SECOND, Time},
     workload::{
         Mix, Workload, openb,
@@ -35,6 +37,7 @@ pub struct Options {
 #[derive(Debug, Subcommand)]
 enum Command {
     Simulate(Simulate),
+    Targets(Targets),
     Scenarios,
 }
 
@@ -76,6 +79,43 @@ struct Simulate {
     speed: bool,
 }
 
+/// Play the operator beside other policies at equal capacity, and say which targets are met
+#[derive(Debug, clap::Args)]
+struct Targets {
+    /// Also play two windows of Alibaba's trace cluster-trace-gpu-v2023, whose two files are in FOLDER
+    #[arg(long, value_name = "FOLDER")]
+    openb: Option<PathBuf>,
+    /// Play the scenario of this name; again for another one. Without, steady, daily, bursty and large-jobs
+    #[arg(long, value_name = "NAME")]
+    scenario: Vec<String>,
+    #[command(flatten)]
+    many: Many,
+}
+
+/// What commands of many runs have in common.
+#[derive(Debug, clap::Args)]
+struct Many {
+    /// Play with so many seeds, from 1 on
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
+    /// Let the operator see so late what changes, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(i64).range(1..=600_000))]
+    late: Time,
+    /// Play so many seeds at a time; what is printed is the same. Without, as many as there are processors
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// How to print the table
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    output: Output,
+}
+
+impl Many {
+    fn threads(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, NonZero::get);
+        self.threads.map_or_else(processors, usize::from)
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     Table,
@@ -93,6 +133,7 @@ pub fn run(options: &Options) -> Result<()> {
             output::print(&lines.concat())
         }
         Command::Simulate(options) => simulate(options),
+        Command::Targets(options) => targets(options),
     }
 }
 
@@ -144,14 +185,12 @@ fn kinds(names: &[String]) -> Result<Vec<Kind>, Unusable> {
     names.iter().map(|name| Kind::named(name).ok_or_else(|| unknown(name))).collect()
 }
 
-type Draw = Box<dyn Fn(u64) -> Workload>;
+type Draw = Box<dyn Fn(u64) -> Workload + Sync>;
 
 /// The workload for each seed, and what it is called. In a trace without ScavengerJobs they are drawn.
 fn workload(options: &Simulate) -> Result<(String, Draw), Unusable> {
     if let Some(name) = &options.scenario {
-        let known = SCENARIOS.map(|scenario| scenario.name).join(", ");
-        let scenario = Scenario::named(name)
-            .ok_or_else(|| Unusable(format!("there is no scenario {name:?}; there are {known}")))?;
+        let scenario = scenario(name)?;
         return Ok((format!("scenario {name}"), Box::new(move |seed| scenario.draw(seed))));
     }
     if let Some(path) = &options.trace {
@@ -168,6 +207,45 @@ fn workload(options: &Simulate) -> Result<(String, Draw), Unusable> {
         return Ok((name, with_scavengers(workload)));
     }
     Err(Unusable("nothing to play: name --scenario, --trace or --openb".to_owned()))
+}
+
+fn scenario(name: &str) -> Result<Scenario, Unusable> {
+    let known = SCENARIOS.map(|scenario| scenario.name).join(", ");
+    Scenario::named(name).ok_or_else(|| Unusable(format!("there is no scenario {name:?}; there are {known}")))
+}
+
+/// The scenarios that targets are played in.
+const USUAL: [&str; 4] = ["steady", "daily", "bursty", "large-jobs"];
+
+fn scenarios(names: &[String]) -> Result<Vec<Scenario>, Unusable> {
+    if names.is_empty() {
+        return USUAL.into_iter().map(scenario).collect();
+    }
+    names.iter().map(|name| scenario(name)).collect()
+}
+
+/// Three days of the trace: those with the highest load, and those with the most pods before the trace thins out.
+const WINDOWS: [(i64, i64); 2] = [(12_300_000, 12_560_000), (11_130_000, 11_390_000)];
+
+fn targets(options: &Targets) -> Result<()> {
+    let mut cases = Vec::new();
+    for scenario in scenarios(&options.scenario)? {
+        cases.push(Case { name: scenario.name.to_owned(), draw: Box::new(move |seed| scenario.draw(seed)) });
+    }
+    for (from, to) in options.openb.iter().flat_map(|_| WINDOWS) {
+        let folder = options.openb.as_deref().unwrap_or(Path::new(""));
+        let name = format!("openb {from}..{to}");
+        cases.push(Case { name, draw: with_scavengers(openb::read(folder, (from, to))?) });
+    }
+    let Many { seeds, late, output, .. } = options.many;
+    let threads = options.many.threads();
+    let outcomes: Vec<_> = cases.iter().map(|case| targets::play(case, seeds, late, threads)).collect();
+    let rows = outcomes.iter().flat_map(targets::judge).collect();
+    let table = print::Targets { seeds, late_milliseconds: late, rows, outcomes };
+    output::print(&match output {
+        Output::Table => print::targets(&table),
+        Output::Json => print::json(&table),
+    })
 }
 
 fn window(text: &str) -> Result<(i64, i64), Unusable> {

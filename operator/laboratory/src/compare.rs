@@ -27,14 +27,19 @@ impl Contender {
     /// What it is called: the policy, the pool unless it has all defaults, and the mode where that matters.
     #[must_use]
     pub fn name(&self) -> String {
-        let mode = match self.pool.settings.preemption_mode {
-            PreemptionMode::Scheduler => "Scheduler",
-            PreemptionMode::Operator => "Operator",
-        };
         let pool = self.pool.name.as_deref().filter(|_| self.kind.follows_pool());
-        let mode = (self.kind == Kind::Operator).then_some(mode);
+        let mode = (self.kind == Kind::Operator).then(|| mode_name(self.pool.settings.preemption_mode));
         let parts = [Some(self.kind.name()), mode, pool];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A mode as the pool writes it.
+#[must_use]
+pub fn mode_name(mode: PreemptionMode) -> &'static str {
+    match mode {
+        PreemptionMode::Scheduler => "Scheduler",
+        PreemptionMode::Operator => "Operator",
     }
 }
 
@@ -70,6 +75,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Before any seed.
+    #[must_use]
+    pub fn none(name: String) -> Self {
+        Self { name, runs: Vec::new(), course: None, thresholds: Vec::new() }
+    }
+
     /// A figure over all seeds.
     #[must_use]
     pub fn over(&self, figure: impl Fn(&Figures) -> f64) -> Interval {
@@ -96,9 +107,7 @@ pub fn compare(
 ) -> Vec<Outcome> {
     let begin = |one: &Contender| Outcome {
         thresholds: one.kind.thresholds(&one.pool.settings),
-        name: one.name(),
-        runs: Vec::new(),
-        course: None,
+        ..Outcome::none(one.name())
     };
     let mut outcomes: Vec<Outcome> = contenders.iter().map(begin).collect();
     for seed in 1..=seeds {

@@ -6,7 +6,8 @@
 //! | the cluster: kube-scheduler, pods, Jobs, what work is kept | `world` |
 //! | who starts and interrupts ScavengerJobs; the operator with its own planner is one | `policy` |
 //! | one run, from the first event to the last | `run` |
-//! | the figures of a run, and of several seeds | `measure`, `compare` |
+//! | the figures of a run, and of several seeds | `measure`, `seeds`, `compare` |
+//! | whether the targets are met | `targets` |
 //! | the pool of a file, what is printed and drawn | `pool`, `print`, `plot`, `cli` |
 //!
 //! docs/contributing/laboratory.md says which part may know which, and what is simpler here than in Kubernetes.
@@ -21,6 +22,8 @@ pub mod policy;
 pub mod pool;
 pub mod print;
 pub mod run;
+pub mod seeds;
+pub mod targets;
 pub mod values;
 pub mod workload;
 pub mod world;

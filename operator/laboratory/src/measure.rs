@@ -17,7 +17,7 @@ const CORE_HOUR: f64 = (1000 * HOUR) as f64;
 const LATER: Time = SECOND;
 
 /// The figures of one run.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figures {
     /// Work kept over work done.
@@ -64,6 +64,8 @@ pub struct Figures {
     pub ordinary_later_seconds_most: f64,
     /// Preemptions of ordinary pods beyond those without ScavengerJobs.
     pub ordinary_preemptions: f64,
+    /// Ordinary pods that were preempted more often than without ScavengerJobs.
+    pub ordinary_preempted_more: f64,
 }
 
 /// What a picture shows of one run.
@@ -110,6 +112,8 @@ pub fn measure(world: &World<'_>, baseline: &Baseline) -> Figures {
     let sum: Time = later.iter().sum();
     let number = tally.ordinary.len();
     let preempted = |states: &[OrdinaryState]| states.iter().map(|pod| i64::from(pod.preempted)).sum::<i64>();
+    let more =
+        tally.ordinary.iter().zip(baseline).filter(|(with, without)| with.preempted > without.preempted);
     Figures {
         goodput: of(tally.kept, tally.ran - tally.in_progress),
         kept_core_hours: hours(tally.kept),
@@ -133,6 +137,7 @@ pub fn measure(world: &World<'_>, baseline: &Baseline) -> Figures {
         ordinary_later_seconds: sum as f64 / SECOND as f64 / later.len().max(1) as f64,
         ordinary_later_seconds_most: later.iter().max().map_or(0.0, |most| *most as f64 / SECOND as f64),
         ordinary_preemptions: (preempted(&tally.ordinary) - preempted(baseline)) as f64,
+        ordinary_preempted_more: more.count() as f64,
     }
 }
 

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::{
     compare::Outcome,
     measure::{Figures, Interval},
+    targets::{self, Met},
 };
 
 /// A column: its head, how many digits its figures have, and the figure.
@@ -79,10 +80,74 @@ fn number(value: f64, digits: usize) -> String {
     if value.is_nan() { "-".to_owned() } else { format!("{value:.digits$}") }
 }
 
-/// One document with all figures of all seeds.
+/// Rows under their head, as a table that Markdown reads, too.
+fn grid(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for (place, row) in rows.iter().enumerate() {
+        for (cell, width) in row.iter().zip(&widths) {
+            let _ = write!(text, "| {cell:<width$} ");
+        }
+        text.push_str("|\n");
+        if place == 0 {
+            for width in &widths {
+                let _ = write!(text, "|{}", "-".repeat(width + 2));
+            }
+            text.push_str("|\n");
+        }
+    }
+    text
+}
+
+fn range(interval: Interval, digits: usize) -> String {
+    format!("{} to {}", number(interval.low, digits), number(interval.high, digits))
+}
+
+/// The targets, and what the seeds gave.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Targets {
+    /// How many seeds.
+    pub seeds: u64,
+    /// How late the operator sees what changes, in milliseconds.
+    pub late_milliseconds: i64,
+    /// Every target in every case.
+    pub rows: Vec<targets::Row>,
+    /// What each case gave.
+    pub outcomes: Vec<targets::Outcome>,
+}
+
+/// The table of the targets.
 #[must_use]
-pub fn json(comparison: &Comparison) -> String {
-    let mut text = serde_json::to_string_pretty(comparison).expect("figures should be JSON");
+pub fn targets(targets: &Targets) -> String {
+    let head = ["workload", "figure", "median", "5% to 95%", "target", "result", "setting"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for row in &targets.rows {
+        rows.push(vec![
+            row.workload.clone(),
+            row.figure.clone(),
+            number(row.interval.median, row.digits),
+            range(row.interval, row.digits),
+            row.target.to_owned(),
+            row.met.words().to_owned(),
+            row.setting.map_or(String::new(), |setting| number(setting, 2)),
+        ]);
+    }
+    let count = |met: Met| targets.rows.iter().filter(|row| row.met == met).count();
+    let each = [Met::Yes, Met::ByMedian, Met::No, Met::NotComparable];
+    let counts = each.map(|met| format!("{} {}", count(met), met.words())).join(", ");
+    format!("{}\nSeeds: {}. Of {} targets: {counts}.\n", grid(&rows), targets.seeds, targets.rows.len())
+}
+
+/// One document with all figures of all seeds.
+///
+/// # Panics
+/// If it cannot be JSON, which figures always can.
+#[must_use]
+pub fn json(document: &impl Serialize) -> String {
+    let mut text = serde_json::to_string_pretty(document).expect("figures should be JSON");
     text.push('\n');
     text
 }

@@ -19,7 +19,7 @@ use scavenger_planner::{
 const CONDITIONS: Conditions = Conditions { late: 50, seed: 1 };
 
 /// A few hours of a scenario.
-fn some_of(name: &str, seed: u64, hours: i64) -> Workload {
+pub(super) fn some_of(name: &str, seed: u64, hours: i64) -> Workload {
     let mut workload = Scenario::named(name).expect("it should be a scenario").draw(seed);
     workload.length = hours * HOUR;
     workload.ordinary.retain(|pod| pod.arrival < workload.length);
