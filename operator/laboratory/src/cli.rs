@@ -12,11 +12,12 @@ use scavenger_planner::values::PreemptionMode;
 use scavenger_program::{exit::Unusable, output};
 
 use crate::{
-    compare::{compare, contenders},
+    compare::{compare, contenders, mode_name},
     plot,
     policy::Kind,
-    pool::Pool,
+    pool::{Document, Pool},
     print::{self, Comparison},
+    sweep,
     targets::{self, Case},
     values::{DAY, SECOND, Time},
     workload::{
@@ -38,6 +39,7 @@ pub struct Options {
 enum Command {
     Simulate(Simulate),
     Targets(Targets),
+    Sweep(Sweep),
     Scenarios,
 }
 
@@ -92,6 +94,25 @@ struct Targets {
     many: Many,
 }
 
+/// Play a setting of the pool with several values, and say what each costs
+#[derive(Debug, clap::Args)]
+struct Sweep {
+    /// Change this field of the pool's spec, or both thresholds of headroom together (headroom)
+    #[arg(long, value_name = "NAME")]
+    setting: String,
+    /// Give it this value, written as YAML; again for another one. Without, those that its default was chosen from
+    #[arg(long, value_name = "VALUE")]
+    value: Vec<String>,
+    /// Change it in the pool of this file. Without, in the pool that its default was chosen with
+    #[arg(long, value_name = "FILE")]
+    pool: Option<PathBuf>,
+    /// Play the scenario of this name; again for another one. Without, steady, daily, bursty and large-jobs
+    #[arg(long, value_name = "NAME")]
+    scenario: Vec<String>,
+    #[command(flatten)]
+    many: Many,
+}
+
 /// What commands of many runs have in common.
 #[derive(Debug, clap::Args)]
 struct Many {
@@ -134,6 +155,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
         Command::Simulate(options) => simulate(options),
         Command::Targets(options) => targets(options),
+        Command::Sweep(options) => sweep(options),
     }
 }
 
@@ -214,7 +236,7 @@ fn scenario(name: &str) -> Result<Scenario, Unusable> {
     Scenario::named(name).ok_or_else(|| Unusable(format!("there is no scenario {name:?}; there are {known}")))
 }
 
-/// The scenarios that targets are played in.
+/// The scenarios that targets and sweeps are played in.
 const USUAL: [&str; 4] = ["steady", "daily", "bursty", "large-jobs"];
 
 fn scenarios(names: &[String]) -> Result<Vec<Scenario>, Unusable> {
@@ -244,6 +266,27 @@ fn targets(options: &Targets) -> Result<()> {
     let table = print::Targets { seeds, late_milliseconds: late, rows, outcomes };
     output::print(&match output {
         Output::Table => print::targets(&table),
+        Output::Json => print::json(&table),
+    })
+}
+
+fn sweep(options: &Sweep) -> Result<()> {
+    let pool = options.pool.as_deref().map(Document::read).transpose()?;
+    let values = sweep::values(&options.setting, &options.value, pool.as_ref())?;
+    let scenarios = scenarios(&options.scenario)?;
+    let Many { seeds, late, output, .. } = options.many;
+    let how = (seeds, late, options.many.threads());
+    let one = |scenario: &Scenario| sweep::sweep((scenario.name, &|seed| scenario.draw(seed)), &values, how);
+    let mode = values.first().map_or(PreemptionMode::Scheduler, |one| one.pool.settings.preemption_mode);
+    let table = print::Sweep {
+        setting: options.setting.clone(),
+        mode: mode_name(mode),
+        seeds,
+        late_milliseconds: late,
+        workloads: scenarios.iter().map(one).collect(),
+    };
+    output::print(&match output {
+        Output::Table => print::sweep(&table),
         Output::Json => print::json(&table),
     })
 }

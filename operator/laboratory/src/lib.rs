@@ -7,7 +7,7 @@
 //! | who starts and interrupts ScavengerJobs; the operator with its own planner is one | `policy` |
 //! | one run, from the first event to the last | `run` |
 //! | the figures of a run, and of several seeds | `measure`, `seeds`, `compare` |
-//! | whether the targets are met | `targets` |
+//! | whether the targets are met, and what other settings cost | `targets`, `sweep` |
 //! | the pool of a file, what is printed and drawn | `pool`, `print`, `plot`, `cli` |
 //!
 //! docs/contributing/laboratory.md says which part may know which, and what is simpler here than in Kubernetes.
@@ -23,6 +23,7 @@ pub mod pool;
 pub mod print;
 pub mod run;
 pub mod seeds;
+pub mod sweep;
 pub mod targets;
 pub mod values;
 pub mod workload;

@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::{
     compare::Outcome,
     measure::{Figures, Interval},
+    sweep::Swept,
     targets::{self, Met},
 };
 
@@ -139,6 +140,52 @@ pub fn targets(targets: &Targets) -> String {
     let each = [Met::Yes, Met::ByMedian, Met::No, Met::NotComparable];
     let counts = each.map(|met| format!("{} {}", count(met), met.words())).join(", ");
     format!("{}\nSeeds: {}. Of {} targets: {counts}.\n", grid(&rows), targets.seeds, targets.rows.len())
+}
+
+/// A setting of the pool over several values.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sweep {
+    /// Its name.
+    pub setting: String,
+    /// The mode in which it was played.
+    pub mode: &'static str,
+    /// How many seeds.
+    pub seeds: u64,
+    /// How late the operator sees what changes, in milliseconds.
+    pub late_milliseconds: i64,
+    /// What each workload gave.
+    pub workloads: Vec<Swept>,
+}
+
+/// The columns of a sweep.
+const SWEPT: [Column; 8] = [
+    ("goodput", 3, |figures| figures.goodput),
+    ("kept core h", 0, |figures| figures.kept_core_hours),
+    ("lost core h", 0, |figures| figures.lost_core_hours),
+    ("done again", 0, |figures| figures.redone_core_hours),
+    ("interruptions", 0, |figures| figures.interruptions),
+    ("wait min", 1, |figures| figures.wait_minutes),
+    ("later pods %", 2, |figures| figures.ordinary_later_percent),
+    ("cpu used", 3, |figures| figures.utilisation),
+];
+
+/// The table of a sweep: the median of each figure over the seeds, and the range of what is lost.
+#[must_use]
+pub fn sweep(sweep: &Sweep) -> String {
+    let head = ["workload", sweep.setting.as_str()].into_iter().chain(SWEPT.map(|(head, ..)| head));
+    let mut rows: Vec<Vec<String>> = vec![head.chain(["lost, 5% to 95%"]).map(str::to_owned).collect()];
+    for swept in &sweep.workloads {
+        for outcome in &swept.outcomes {
+            let mut row = vec![swept.workload.clone(), outcome.name.clone()];
+            row.extend(SWEPT.map(|(_, digits, figure)| number(outcome.over(figure).median, digits)));
+            row.push(range(outcome.over(|figures| figures.lost_core_hours), 0));
+            rows.push(row);
+        }
+    }
+    let seeds =
+        if sweep.seeds == 1 { "1 seed".to_owned() } else { format!("median of {} seeds", sweep.seeds) };
+    format!("{} in mode {}, {seeds}\n\n{}", sweep.setting, sweep.mode, grid(&rows))
 }
 
 /// One document with all figures of all seeds.

@@ -40,16 +40,82 @@ impl Pool {
     /// # Errors
     /// [`Unusable`] with what the definition of the pool would say.
     pub fn read(path: &Path) -> Result<Self, Unusable> {
-        let wrong = |what: String| Unusable(format!("{}: {what}", path.display()));
-        let text = fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        let document = Document::read(path)?;
         let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        parse(&text).map(|settings| Self { name, settings }).map_err(wrong)
+        let pool = document.pool().map_err(|what| Unusable(format!("{}: {what}", path.display())))?;
+        Ok(Self { name, ..pool })
     }
 }
 
-fn parse(text: &str) -> Result<Settings, String> {
-    let first_line = |error: String| error.lines().next().unwrap_or_default().to_owned();
-    let value: Value = serde_saphyr::from_str(text).map_err(|error| first_line(error.to_string()))?;
+/// A pool as it is written. Nothing has looked yet whether it can be used.
+#[derive(Debug, Clone)]
+pub struct Document(Value);
+
+impl Default for Document {
+    /// With all defaults.
+    fn default() -> Self {
+        Self(serde_json::json!({
+            "apiVersion": "scavenger.dev/v1alpha1",
+            "kind": "ScavengerPool",
+            "metadata": { "name": names::DEFAULT_POOL },
+            "spec": {},
+        }))
+    }
+}
+
+impl Document {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`Unusable`] if it cannot be read or is no YAML.
+    pub fn read(path: &Path) -> Result<Self, Unusable> {
+        let wrong = |what: String| Unusable(format!("{}: {what}", path.display()));
+        let text = fs::read_to_string(path).map_err(|error| wrong(format!("cannot be read: {error}")))?;
+        yaml(&text).map(Self).map_err(wrong)
+    }
+
+    /// All defaults but what is in this spec.
+    ///
+    /// # Errors
+    /// As [`Self::with`].
+    pub fn of_spec(spec: &str) -> Result<Self, String> {
+        Self::default().with(spec)
+    }
+
+    /// The same with these fields of its spec, written as YAML.
+    ///
+    /// # Errors
+    /// If they are no YAML, or no fields.
+    pub fn with(&self, spec: &str) -> Result<Self, String> {
+        let Value::Object(fields) = yaml(spec)? else {
+            return Err(format!("{spec:?} must be fields of a spec"));
+        };
+        let mut whole = self.0.clone();
+        let Some(of) = whole.as_object_mut() else { return Err("the pool must be an object".to_owned()) };
+        let spec = of.entry("spec").or_insert_with(|| serde_json::json!({}));
+        let Some(spec) = spec.as_object_mut() else { return Err("spec must be an object".to_owned()) };
+        spec.extend(fields);
+        Ok(Self(whole))
+    }
+
+    /// What the operator would make of it.
+    ///
+    /// # Errors
+    /// What the definition of the pool would say.
+    pub fn pool(&self) -> Result<Pool, String> {
+        settings(self.0.clone()).map(|settings| Pool { name: None, settings })
+    }
+}
+
+fn first_line(error: &str) -> String {
+    error.lines().next().unwrap_or_default().to_owned()
+}
+
+fn yaml(text: &str) -> Result<Value, String> {
+    serde_saphyr::from_str(text).map_err(|error| first_line(&error.to_string()))
+}
+
+fn settings(value: Value) -> Result<Settings, String> {
     let definition = ScavengerPool::crd();
     let schema = definition.spec.versions.first().and_then(|version| version.schema.as_ref());
     let refused = schema.and_then(|schema| schema.open_api_v3_schema.as_ref());
@@ -64,7 +130,8 @@ fn parse(text: &str) -> Result<Settings, String> {
     if let Some(refused) = refused.flatten() {
         return Err(refused);
     }
-    let pool: ScavengerPool = serde_json::from_value(value).map_err(|error| first_line(error.to_string()))?;
+    let pool: ScavengerPool =
+        serde_json::from_value(value).map_err(|error| first_line(&error.to_string()))?;
     if pool.metadata.name.as_deref() != Some(names::DEFAULT_POOL) {
         return Err(format!("metadata.name must be {:?}", names::DEFAULT_POOL));
     }
@@ -82,6 +149,10 @@ fn parse(text: &str) -> Result<Settings, String> {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Result<Settings, String> {
+        settings(yaml(text)?)
+    }
+
     fn pool(spec: &str) -> Result<Settings, String> {
         parse(&format!(
             "apiVersion: scavenger.dev/v1alpha1\nkind: ScavengerPool\nmetadata: {{ name: default }}\nspec: {spec}\n"
@@ -94,6 +165,20 @@ mod tests {
         assert_eq!(read.start_thresholds.default.to_string(), "80%");
         assert_eq!(read.preemption_mode, PreemptionMode::Operator);
         assert_eq!(pool("{}").unwrap(), Pool::usual(PreemptionMode::Scheduler).settings);
+    }
+
+    #[test]
+    fn fields_replace_those_of_a_pool() {
+        let tight = Document::of_spec("{ startThreshold: 0.8, interruptThreshold: 0.95 }").unwrap();
+        let settings = tight.with("{ startThreshold: 0.5 }").unwrap().pool().unwrap().settings;
+        assert_eq!(settings.start_thresholds.default.to_string(), "50%");
+        assert_eq!(settings.headroom.interrupt_threshold.unwrap().to_string(), "95%");
+        assert_eq!(
+            Document::default().pool().unwrap().settings,
+            Pool::usual(PreemptionMode::Scheduler).settings
+        );
+        assert!(tight.with("[]").unwrap_err().contains("must be fields of a spec"));
+        assert!(tight.with("{ a: ").is_err());
     }
 
     #[test]

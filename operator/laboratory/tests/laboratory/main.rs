@@ -6,6 +6,7 @@ mod pictures;
 mod predecessor;
 mod preemption;
 mod runs;
+mod sweeps;
 mod targets;
 
 use std::sync::Arc;
