@@ -1,6 +1,7 @@
 //! What a cluster is asked to do: its nodes, the ordinary pods that come and go, and the ScavengerJobs. Nothing in here knows
 //! how it is scheduled.
 
+mod gromacs;
 mod mix;
 pub mod openb;
 pub mod scenario;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Mix, Node, Ordinary, Workload};
+use super::{Mix, Node, Ordinary, Workload, gromacs};
 use crate::{
     chance::Chance,
     values::{Amounts, DAY, HOUR, MINUTE, Time},
@@ -19,7 +19,7 @@ pub struct Scenario {
 }
 
 /// All of them.
-pub const SCENARIOS: [Scenario; 5] = [
+pub const SCENARIOS: [Scenario; 6] = [
     Scenario { name: "steady", about: "ordinary pods request about 60% of the cpu all day", draw: steady },
     Scenario {
         name: "daily",
@@ -35,6 +35,11 @@ pub const SCENARIOS: [Scenario; 5] = [
         name: "large-jobs",
         about: "ordinary pods of 16 and 32 cores, and ScavengerJobs of several large pods",
         draw: large_jobs,
+    },
+    Scenario {
+        name: "gromacs",
+        about: "the ordinary pods of daily, and rows of the queue with speeds from the tuner's model",
+        draw: gromacs_rows,
     },
     Scenario {
         name: "month",
@@ -203,6 +208,13 @@ fn large_jobs(seed: u64) -> Workload {
         base.asking_for(cores, length)
     };
     workload(seed, 60, 2 * DAY, &ordinaries, mix)
+}
+
+fn gromacs_rows(seed: u64) -> Workload {
+    let workload = daily(seed);
+    let cores = workload.capacity().cpu / 1000 * SCAVENGER_PERCENT / 100;
+    let rows = gromacs::rows(&workload.nodes, cores, workload.length, &mut Chance::new(seed, SCAVENGERS));
+    Workload { scavengers: rows, ..workload }
 }
 
 fn month(seed: u64) -> Workload {
