@@ -7,7 +7,8 @@
 //! | apply | `execute`, `evict`, `manifest`, `status` | carries the actions out |
 //!
 //! `controller` is the loop between them; `pool` is what the ScavengerPool's status says; `node_use` keeps what is known of
-//! the use of nodes for the next leader; `reports` takes what the supervisors in pods say.
+//! the use of nodes for the next leader; `reports` takes what the supervisors in pods say; `record` writes what happens in a
+//! cluster for the laboratory, and has no part in the loop.
 
 pub mod cli;
 mod config_map;
@@ -22,5 +23,6 @@ mod node_shapes;
 mod node_use;
 mod observe;
 mod pool;
+mod record;
 mod reports;
 mod status;

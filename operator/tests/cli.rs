@@ -24,7 +24,7 @@ fn complaint(output: &Output) -> String {
 
 #[test]
 fn a_flag_that_can_not_be_used_ends_it_with_status_2_and_is_named() {
-    let cases: [(&[&str], &str); 26] = [
+    let cases: [(&[&str], &str); 32] = [
         (&["run", "--lease-name", ""], "--lease-name"),
         (&["run", "--lease-name", "Bad Name"], "--lease-name"),
         (&["run", "--lease-namespace", "a.b"], "--lease-namespace"),
@@ -49,6 +49,15 @@ fn a_flag_that_can_not_be_used_ends_it_with_status_2_and_is_named() {
         (&["check", "--namespace", "Bad Name"], "--namespace"),
         (&["check", "--filename", "/nonexistent/sj.yaml"], "--filename"),
         (&["queue", "--limit", "0"], "--limit"),
+        (&["record"], "--output"),
+        (&["record", "--output", "f", "--max-size", "12"], "--max-size"),
+        (&["record", "--output", "f", "--use-every", "1s"], "--use-every"),
+        (&["record", "--output", "f", "--node-label", "a=b"], "--node-label"),
+        (&["record", "--output", "f", "--print", "--stay"], "--stay"),
+        (
+            &["record", "--output", "/nonexistent/week.trace", "--print"],
+            "/nonexistent/week.trace cannot be read",
+        ),
         (&["completions", "cmd"], "cmd"),
         (&["no-such-verb"], "no-such-verb"),
     ];
@@ -113,6 +122,7 @@ fn without_a_cluster_it_ends_with_one_sentence() {
         &["hold", "water", "-n", "lab"],
         &["pause"],
         &["snapshot"],
+        &["record", "--output", "/nonexistent/week.trace"],
     ];
     for args in verbs {
         let told = complaint(&operator(args, &[]));
@@ -126,7 +136,7 @@ fn completions_know_the_verbs() {
     let output = operator(&["completions", "bash"], &[]);
     assert!(output.status.success(), "{output:?}");
     let script = String::from_utf8(output.stdout).expect("output should be text");
-    for verb in ["check", "queue", "nodes", "interrupt", "hold", "release"] {
+    for verb in ["check", "queue", "nodes", "record", "interrupt", "hold", "release"] {
         assert!(script.contains(&format!("scavenger__operator,{verb})")), "{verb} is missing");
     }
 }

@@ -8,7 +8,7 @@ use crate::{cache, chart, docs, generate, layers, lint, paths, release, rules, s
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
-const CRATES: [&str; 21] = [
+const CRATES: [&str; 22] = [
     "scavenger-vocabulary",
     "scavenger-cgroups",
     "scavenger-node-agent",
@@ -16,6 +16,7 @@ const CRATES: [&str; 21] = [
     "scavenger-simulator",
     "scavenger-laboratory",
     "scavenger-specs",
+    "scavenger-recording",
     "scavenger-supervisor",
     "scavenger-reporting",
     "scavenger-schema",

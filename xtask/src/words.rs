@@ -48,12 +48,13 @@ const SQL: [&str; 6] = ["select ", "insert ", "update ", "delete ", "with ", "id
 const MIGRATIONS: &str = "schema/migrations/";
 
 /// Folders of code whose strings are messages.
-const CODE: [&str; 18] = [
+const CODE: [&str; 19] = [
     "gromacs-submitter/src",
     "operator/laboratory/src",
     "operator/node-agent/cgroups/src",
     "operator/node-agent/src",
     "operator/planner/src",
+    "operator/recording/src",
     "operator/reporting/src",
     "operator/specs/src",
     "operator/src",

@@ -11,6 +11,7 @@ mod nodes;
 mod plan;
 mod pool;
 mod queue;
+mod record;
 mod run;
 mod snapshot;
 mod tenants;
@@ -49,6 +50,7 @@ enum Command {
     Drain(pool::Drain),
     Plan(plan::Options),
     Snapshot(snapshot::Options),
+    Record(record::Options),
     Crd(crd::Options),
     /// Print the completions of a shell
     ///
@@ -104,6 +106,7 @@ pub async fn main() -> anyhow::Result<()> {
         Command::Drain(options) => pool::exec(pool::Order::Drain, &options.connection).await,
         Command::Plan(options) => plan::exec(&options).await,
         Command::Snapshot(options) => snapshot::exec(&options).await,
+        Command::Record(options) => Box::pin(record::exec(options)).await,
         Command::Crd(options) => crd::exec(&options),
         Command::Completions(options) => output::print(&options.script(Arguments::command())),
     }

@@ -93,7 +93,7 @@ pub(super) struct Options {
 
 /// This program's flags for logs.
 #[derive(Debug, Clone)]
-struct Operator;
+pub(super) struct Operator;
 
 impl Program for Operator {
     const LOG: &'static str = "SCAVENGER_OPERATOR_LOG";

@@ -4,6 +4,7 @@
 mod constraints;
 mod container;
 pub(crate) mod convert;
+pub(crate) mod history;
 mod owner;
 pub(crate) mod progress;
 mod requests;
@@ -35,6 +36,7 @@ use tracing::warn;
 
 use crate::{controller::Message, metrics::Metrics, node_use::Store, pool};
 use progress::Progress;
+pub(crate) use usage::of_pods as usage_of_pods;
 
 /// The kinds that are watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,7 +129,7 @@ impl Reporting {
 }
 
 /// What kind of error this is: an HTTP status, or a word.
-fn code(error: &watcher::Error) -> String {
+pub(crate) fn code(error: &watcher::Error) -> String {
     use watcher::Error;
     match error {
         Error::InitialListFailed(error) | Error::WatchStartFailed(error) | Error::WatchFailed(error) => {

@@ -92,6 +92,14 @@ pub(super) async fn follow(client: Client, store: Option<Store>, sender: mpsc::S
     }
 }
 
+/// What all pods of the cluster use, as it was measured lately; nothing where nobody measures.
+pub(crate) async fn of_pods(client: &Client) -> Vec<PodUsage> {
+    match read(client, "pods").await {
+        Answer::List(list) => pods(list),
+        Answer::NotServed | Answer::No => Vec::new(),
+    }
+}
+
 /// What became of a reading.
 #[derive(Debug)]
 enum Answer<T> {
