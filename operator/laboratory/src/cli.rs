@@ -12,7 +12,7 @@ use scavenger_planner::values::PreemptionMode;
 use scavenger_program::{exit::Unusable, output};
 
 use crate::{
-    compare::{compare, contenders, mode_name},
+    compare::{Took, compare, contenders, mode_name},
     plot,
     policy::Kind,
     pool::{Document, Pool},
@@ -20,6 +20,7 @@ use crate::{
     sweep,
     targets::{self, Case},
     values::{DAY, SECOND, Time},
+    what_if,
     workload::{
         Mix, Workload, openb,
         scenario::{SCENARIOS, Scenario},
@@ -76,6 +77,10 @@ struct Simulate {
     /// Draw what is used, what is lost and who waits as SVG files into this folder
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
+    /// Print one page on which an admin can decide: what ScavengerJobs would have got done at several start thresholds, and
+    /// what it would have cost ordinary pods
+    #[arg(long, requires = "trace", conflicts_with = "policy")]
+    what_if: bool,
     /// Say on standard error how much processor time each run took
     #[arg(long)]
     speed: bool,
@@ -160,6 +165,14 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 fn simulate(options: &Simulate) -> Result<()> {
+    let tell = |took: Took| {
+        if options.speed {
+            eprintln!("{:>8.2} s  {}", took.time.as_secs_f64(), took.what);
+        }
+    };
+    if let Some(path) = options.trace.as_ref().filter(|_| options.what_if) {
+        return what_if(options, path, tell);
+    }
     let pools = pools(&options.pool)?;
     let kinds = kinds(&options.policy)?;
     let (name, workload) = workload(options)?;
@@ -167,11 +180,6 @@ fn simulate(options: &Simulate) -> Result<()> {
         // Before the runs, which take long.
         fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
     }
-    let tell = |took: crate::compare::Took| {
-        if options.speed {
-            eprintln!("{:>8.2} s  {}", took.time.as_secs_f64(), took.what);
-        }
-    };
     let outcomes = compare(&contenders(&kinds, &pools), options.seeds, options.late, workload, tell);
     let comparison =
         Comparison { workload: name, seeds: options.seeds, late_milliseconds: options.late, outcomes };
@@ -189,6 +197,40 @@ fn simulate(options: &Simulate) -> Result<()> {
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Unusable {
     Unusable(format!("{}: cannot be written: {error}", path.display()))
+}
+
+fn what_if(options: &Simulate, path: &Path, tell: impl FnMut(Took)) -> Result<()> {
+    let pool = match &options.pool[..] {
+        [] => Pool::usual(PreemptionMode::Scheduler),
+        [file] => Pool::read(file)?,
+        _ => {
+            return Err(Unusable(
+                "--what-if plays one pool at several thresholds: name one --pool".to_owned(),
+            )
+            .into());
+        }
+    };
+    let trace::Read { workload, recorded, .. } = read_trace(path)?;
+    let contenders = what_if::contenders(&pool);
+    let draw = |seed| what_if::draw(&workload, seed);
+    let outcomes = compare(&contenders, options.seeds, options.late, draw, tell);
+    let (name, late_milliseconds) = (path.display().to_string(), options.late);
+    let comparison = Comparison { workload: name, seeds: options.seeds, late_milliseconds, outcomes };
+    output::print(&match options.output {
+        Output::Table => {
+            what_if::page(&what_if::Facts { workload: &workload, recorded, pool: &pool }, &comparison)
+        }
+        Output::Json => print::json(&comparison),
+    })
+}
+
+/// Reads a trace, and says what was left out.
+fn read_trace(path: &Path) -> Result<trace::Read, Unusable> {
+    let read = trace::read(path)?;
+    if let Some(note) = &read.note {
+        eprintln!("{}: {note}", path.display());
+    }
+    Ok(read)
 }
 
 fn pools(files: &[PathBuf]) -> Result<Vec<Pool>, Unusable> {
@@ -216,11 +258,8 @@ fn workload(options: &Simulate) -> Result<(String, Draw), Unusable> {
         return Ok((format!("scenario {name}"), Box::new(move |seed| scenario.draw(seed))));
     }
     if let Some(path) = &options.trace {
-        let read = trace::read(path)?;
-        if let Some(note) = read.note {
-            eprintln!("{}: {note}", path.display());
-        }
-        return Ok((format!("trace {}", path.display()), with_scavengers(read.workload)));
+        let workload = read_trace(path)?.workload;
+        return Ok((format!("trace {}", path.display()), with_scavengers(workload)));
     }
     if let Some(folder) = &options.openb {
         let window = window(&options.window)?;

@@ -8,6 +8,7 @@
 //! | one run, from the first event to the last | `run` |
 //! | the figures of a run, and of several seeds | `measure`, `seeds`, `compare` |
 //! | whether the targets are met, and what other settings cost | `targets`, `sweep` |
+//! | the page on which an admin decides | `what_if` |
 //! | the pool of a file, what is printed and drawn | `pool`, `print`, `plot`, `cli` |
 //!
 //! docs/contributing/laboratory.md says which part may know which, and what is simpler here than in Kubernetes.
@@ -26,5 +27,6 @@ pub mod seeds;
 pub mod sweep;
 pub mod targets;
 pub mod values;
+pub mod what_if;
 pub mod workload;
 pub mod world;

@@ -4,6 +4,7 @@
 mod gromacs;
 mod mix;
 pub mod openb;
+pub mod recording;
 pub mod scenario;
 pub mod trace;
 

@@ -1,12 +1,21 @@
 //! The laboratory's own traces: CSV with a header, one row for each node, ordinary pod and ScavengerJob. The page
-//! docs/contributing/laboratory.md describes the columns.
+//! docs/contributing/laboratory.md describes the columns. A file that is the recording of a cluster is read as that.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, BufRead as _, BufReader, Read as _},
+    path::Path,
+};
 
 use scavenger_program::exit::Unusable;
+use scavenger_recording::HEADER;
 use serde::Deserialize;
 
-use super::{Node, Ordinary, Scavenger, Workload};
+use super::{
+    Node, Ordinary, Scavenger, Workload,
+    recording::{self, Recorded},
+};
 use crate::values::{Amounts, Time};
 
 /// What was read of a trace, and what people should know about it.
@@ -14,6 +23,8 @@ use crate::values::{Amounts, Time};
 pub struct Read {
     /// The workload.
     pub workload: Workload,
+    /// What else is known, if it is the recording of a cluster.
+    pub recorded: Option<Recorded>,
     /// What was left out, if something was.
     pub note: Option<String>,
 }
@@ -62,9 +73,17 @@ const PODS: i64 = 110;
 /// # Errors
 /// [`Unusable`] with the file and the line of what makes no sense.
 pub fn read(path: &Path) -> Result<Read, Unusable> {
-    let text = fs::read_to_string(path)
-        .map_err(|error| Unusable(format!("{}: cannot be read: {error}", path.display())))?;
-    parse(&text).map_err(|error| Unusable(format!("{}: {error}", path.display())))
+    let cannot = |error: io::Error| Unusable(format!("{}: cannot be read: {error}", path.display()));
+    let mut file = BufReader::new(File::open(path).map_err(cannot)?);
+    let begin = file.fill_buf().map_err(cannot)?;
+    let read = if begin.starts_with(HEADER.as_bytes()) {
+        recording::read(file)
+    } else {
+        let mut text = String::new();
+        file.read_to_string(&mut text).map_err(cannot)?;
+        parse(&text)
+    };
+    read.map_err(|error| Unusable(format!("{}: {error}", path.display())))
 }
 
 /// Reads the text of a trace.
@@ -84,16 +103,20 @@ pub fn parse(text: &str) -> Result<Read, String> {
         add(&mut workload, &row).map_err(|error| format!("line {line}: {error}"))?;
     }
     finish(&mut workload)?;
-    Ok(Read { workload, note })
+    Ok(Read { workload, recorded: None, note })
 }
 
 /// The text up to its last whole line: who records a trace can be killed in the middle of one.
 fn whole_lines(text: &str) -> (&str, Option<String>) {
     let end = text.rfind('\n').map_or(0, |place| place + 1);
     let (whole, rest) = text.split_at(end);
-    let number = whole.lines().count() + 1;
-    let note = || format!("line {number} ends in the middle; the trace is read up to there");
-    (whole, (!rest.is_empty()).then(note))
+    let number = whole.lines().count() as u64 + 1;
+    (whole, (!rest.is_empty()).then(|| ends_in_the_middle(number)))
+}
+
+/// What is said of a trace whose last line is not whole.
+pub(super) fn ends_in_the_middle(number: u64) -> String {
+    format!("line {number} ends in the middle; the trace is read up to there")
 }
 
 fn said(error: &csv::Error) -> String {

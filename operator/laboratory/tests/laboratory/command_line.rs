@@ -2,6 +2,8 @@
 
 use std::{fs, process::Command};
 
+use scavenger_recording::{Class, Event, HEADER, Line, Node, Pod};
+
 pub(super) fn simulate(arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scavenger-laboratory"));
     let output = command.arg("simulate").args(arguments).output().expect("the program should run");
@@ -68,4 +70,101 @@ fn a_trace_is_played_and_its_last_half_line_is_left_out() {
     let (cut, said) = arguments(&trace("pod,90,60"));
     assert_eq!(cut, figures);
     assert!(said.contains("line 6 ends in the middle; the trace is read up to there"), "{said}");
+}
+
+/// A recording of two hours, as `scavenger-operator record` writes it: two nodes, a daemon on each, and a batch of pods every
+/// twenty minutes that asks for a quarter of the cores.
+fn recording(more: &str) -> tempfile::NamedTempFile {
+    let second = |second: i64| jiff::Timestamp::from_second(1_800_000_000 + second).unwrap();
+    let mut text = HEADER.to_owned();
+    let mut write = |time: i64, event: Event| text.push_str(&Line { time: second(time), event }.text());
+    write(0, Event::Begin);
+    let mut pods = 0;
+    let mut pod = |cpu_milli, priority, class| {
+        pods += 1;
+        let name = format!("pod-{pods}");
+        (name.clone(), Event::Pod(Pod { name, cpu_milli, memory_mib: 512, gpus: 0, priority, class }))
+    };
+    for node in ["node-1", "node-2"] {
+        let (cpu_milli, memory_mib, max_pods) = (8000, 32_768, 110);
+        let labels = [("disk".to_owned(), "ssd".to_owned())].into();
+        let name = node.to_owned();
+        write(0, Event::Node(Node { name, cpu_milli, memory_mib, gpus: 0, max_pods, is_open: true, labels }));
+        let (name, arrival) = pod(500, 2_000_001_000, Class::Daemon);
+        write(-3600, arrival);
+        write(-3600, Event::Bound { name, node: node.to_owned() });
+    }
+    for batch in 0..6 {
+        for number in 0..4 {
+            let (name, arrival) = pod(1000, 0, Class::Ordinary);
+            let begin = 60 + batch * 1200;
+            write(begin, arrival);
+            let node = format!("node-{}", 1 + number % 2);
+            write(begin + 1, Event::Bound { name: name.clone(), node });
+            write(begin + 3, Event::Started { name: name.clone() });
+            write(begin + 3, Event::Use { name: name.clone(), cpu_milli: 600, memory_mib: 100 });
+            write(begin + 600, Event::Ended { name });
+        }
+    }
+    write(7200, Event::Mark);
+    let file = tempfile::NamedTempFile::new().expect("a file should be made");
+    fs::write(file.path(), text + more).expect("the file should take it");
+    file
+}
+
+#[test]
+fn a_recording_is_played_as_any_other_trace() {
+    let file = recording("");
+    let path = file.path().to_str().unwrap();
+    let (status, stdout, stderr) =
+        simulate(&["--trace", path, "--policy", "stock", "--seeds", "1", "-o", "json"]);
+    assert_eq!((status, stderr.as_str()), (Some(0), ""));
+    let read: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(read["outcomes"][0]["runs"][0]["ordinaryPods"].as_f64(), Some(26.0));
+    let killed = recording("2027-01-15T10:00:05Z,mar");
+    let path = killed.path().to_str().unwrap();
+    let (status, _, stderr) = simulate(&["--trace", path, "--policy", "stock", "--seeds", "1"]);
+    assert_eq!(status, Some(0));
+    assert!(stderr.contains("ends in the middle; the trace is read up to there"), "{stderr}");
+    let wrong = recording("2027-01-15T10:00:05Z,party,,,,,,,,,,\n");
+    let path = wrong.path().to_str().unwrap();
+    let (status, _, stderr) = simulate(&["--trace", path]);
+    assert_eq!(status, Some(2), "{stderr}");
+    assert!(stderr.contains(path) && stderr.contains("line 130: event \"party\" is unknown"), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "{stderr}");
+}
+
+#[test]
+fn an_admin_reads_on_one_page_what_scavenger_jobs_would_do() {
+    let file = recording("");
+    let path = file.path().to_str().unwrap();
+    let arguments = ["--trace", path, "--what-if", "--seeds", "2"];
+    let (status, page, stderr) = simulate(&arguments);
+    assert_eq!((status, stderr.as_str()), (Some(0), ""));
+    assert_eq!(simulate(&arguments).1, page, "the same bytes again");
+    for said in [
+        "2 h from 2027-01-15T08:00:00Z on",
+        "2 nodes, 16.0 cores and 64 GiB for pods",
+        "26 pods",
+        // The daemons' one core, and 4 cores half of the time.
+        "19% (3.0 cores) on average",
+        "31% (5.0 cores) at the busiest moment",
+        "81% (13.0 cores) on average",
+        "as metrics.k8s.io measured it",
+        "This is less than a day.",
+        "the median of 2 seeds",
+        "Recommended: startThreshold 0.",
+    ] {
+        assert!(page.contains(said), "{said} is missing:\n{page}");
+    }
+    let row = |percent: &str| -> Vec<f64> {
+        let row = page.lines().find(|line| line.trim_start().starts_with(percent)).expect(percent);
+        row.split_whitespace().skip(1).map(|cell| cell.parse().expect(row)).collect()
+    };
+    let (cautious, full) = (row("60%"), row("90%"));
+    assert!(cautious[0] > 1.0 && full[4] > cautious[4], "{page}");
+    assert!(cautious[5] < 1.0 && full[5] >= 1.0, "{page}");
+    assert!(page.lines().count() < 40 && page.lines().all(|line| line.len() <= 140), "{page}");
+    let (status, _, stderr) = simulate(&["--scenario", "steady", "--what-if"]);
+    assert_eq!(status, Some(2), "{stderr}");
 }
