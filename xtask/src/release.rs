@@ -16,7 +16,7 @@ use crate::{
 /// Write everything that a release consists of into one folder
 ///
 /// Images with their lists of contents, those of this project's own programs for each architecture and under one index; the
-/// chart's package; install.yaml, pool.yaml, queue.yaml, postgres.yaml, node-agent.yaml and crds.yaml for kubectl; the commands
+/// chart's package; install.yaml, pool.yaml, queue.yaml, postgres.yaml, node-agent.yaml, record.yaml and crds.yaml for kubectl; the commands
 /// scavenger-operator, gromacs-submitter and scavenger-tuner as static programs, which run on any Linux; the notes of this
 /// version, and SHA256SUMS over all of them.
 #[derive(Debug, clap::Args)]
@@ -121,6 +121,7 @@ fn manifests(folder: &Path, arguments: &Arguments) -> Result<()> {
     write("queue.yaml", &format!("{QUEUE}{}", files.queue))?;
     write("postgres.yaml", &files.postgres)?;
     write("node-agent.yaml", &files.node_agent)?;
+    write("record.yaml", &files.record)?;
     let crds = chart::folder().join("crds/crds.yaml");
     fs::copy(&crds, folder.join("crds.yaml")).with_context(|| format!("cannot copy {}", crds.display()))?;
     let destination = folder.to_string_lossy();
@@ -198,6 +199,7 @@ pub(crate) fn check() -> Result<()> {
             ],
         ),
         ("node-agent.yaml", vec![format!("image: registry.example/scavenger/node-agent:{version}")]),
+        ("record.yaml", vec![format!("image: registry.example/scavenger/operator:{version}")]),
         ("postgres.yaml", vec!["kind: StatefulSet".to_owned(), "secretName: postgres".to_owned()]),
     ] {
         let text = fs::read_to_string(folder.path().join("files").join(name))?;

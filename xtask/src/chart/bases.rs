@@ -54,6 +54,11 @@ const BASES: &[Base] = &[
         templates: &[("node-agent", &["namespace.yaml", "daemonset.yaml", "network-policy.yaml"])],
     },
     Base {
+        values: "record: {enabled: true}",
+        folder: "deploy/record",
+        templates: &[("record", &["rbac.yaml", "deployment.yaml"])],
+    },
+    Base {
         values: "submitter: {enabled: true}",
         folder: "deploy/submitter",
         templates: &[("submitter", &["rbac.yaml", "deployment.yaml"])],

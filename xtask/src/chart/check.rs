@@ -19,13 +19,14 @@ const CASES: [(&str, &str); 4] = [
 ];
 
 /// Values that the schema refuses, and what the refusal names.
-const REFUSED: [(&str, &str); 12] = [
+const REFUSED: [(&str, &str); 13] = [
     ("operater: {replicas: 1}", "operater"),
     ("operator: {replica: 1}", "replica"),
     ("operator: {replicas: 0}", "/operator/replicas"),
     ("pool: {spec: {startTreshold: 0.6}}", "startTreshold"),
     ("pool: {spec: {usage: {dryrun: true}}}", "dryrun"),
     ("pool: {spec: {accounting: Used}}", "/pool/spec/accounting"),
+    ("record: {maxSize: 512}", "/record/maxSize"),
     ("preemption: {mode: Both}", "/preemption/mode"),
     ("nodeAgent: {kubepods: /}", "/nodeAgent/kubepods"),
     ("priorityClasses: {lowest: 0}", "/priorityClasses/lowest"),
@@ -45,8 +46,9 @@ const WHOLE: [(&str, &str); 3] = [
 ];
 
 /// Kustomizations of a part, and the values that install it beside the operator, which is in the chart always.
-const PARTS: [(&str, &str); 7] = [
+const PARTS: [(&str, &str); 8] = [
     ("deploy/node-agent", "nodeAgent: {enabled: true}"),
+    ("deploy/record", "record: {enabled: true}"),
     ("deploy/tuner", "{tuner: {enabled: true, learning: false}}"),
     ("deploy/submitter", "submitter: {enabled: true}"),
     ("deploy/submitter-cron", "submitter: {enabled: true, mode: CronJob}"),
@@ -214,7 +216,8 @@ fn same(kustomization: &str, values: &str, without: Option<&str>) -> Result<()> 
 /// install.yaml and pool.yaml together are `deploy/operator`, without the definitions; with queue.yaml and postgres.yaml
 /// they are `deploy/all`.
 fn files_install_the_operator_and_the_queue() -> Result<()> {
-    let Files { install, pool, queue, postgres, node_agent } = super::files("scavenger.dev", "postgres")?;
+    let Files { install, pool, queue, postgres, node_agent, record } =
+        super::files("scavenger.dev", "postgres")?;
     let both = objects(&format!("{install}---\n{pool}"))?;
     let expected = objects(&kustomize("deploy/operator")?)?;
     ensure_no_definition("install.yaml and pool.yaml", &both)?;
@@ -228,14 +231,18 @@ fn files_install_the_operator_and_the_queue() -> Result<()> {
         objects(&node_agent)? == objects(&kustomize("deploy/node-agent")?)?,
         "node-agent.yaml is not what deploy/node-agent installs"
     );
+    ensure!(
+        objects(&record)? == objects(&kustomize("deploy/record")?)?,
+        "record.yaml is not what deploy/record installs"
+    );
     let pool = objects(&pool)?;
     ensure!(pool.len() == 1 && pool[0]["kind"] == "ScavengerPool", "pool.yaml is not the pool alone");
     Ok(())
 }
 
 /// What names the namespace of the installation: everything but what other namespaces get.
-const EVERYTHING: &str = "{namespace: {create: true}, nodeAgent: {enabled: true}, tuner: {enabled: true}, \
-    submitter: {enabled: true}, postgres: {enabled: true}, \
+const EVERYTHING: &str = "{namespace: {create: true}, nodeAgent: {enabled: true}, record: {enabled: true}, \
+    tuner: {enabled: true}, submitter: {enabled: true}, postgres: {enabled: true}, \
     monitoring: {podMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}}";
 
 /// In another namespace nothing refers to the usual one.

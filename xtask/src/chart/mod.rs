@@ -184,6 +184,8 @@ pub(crate) struct Files {
     pub(crate) postgres: String,
     /// The node agent.
     pub(crate) node_agent: String,
+    /// The recorder, which needs nothing of the others.
+    pub(crate) record: String,
 }
 
 /// Renders the files of a release for kubectl, with images of `registry` and the database at `database_host`.
@@ -191,7 +193,7 @@ pub(crate) fn files(registry: &str, database_host: &str) -> Result<Files> {
     let on = serde_json::json!({ "enabled": true });
     let values = serde_json::json!({
         "namespace": { "create": true }, "image": { "registry": registry },
-        "nodeAgent": on, "tuner": on, "submitter": on, "postgres": on, "database": { "host": database_host },
+        "nodeAgent": on, "record": on, "tuner": on, "submitter": on, "postgres": on, "database": { "host": database_host },
     });
     let mut files = Files::default();
     let mut parts = render(&values.to_string())?;
@@ -204,6 +206,7 @@ pub(crate) fn files(registry: &str, database_host: &str) -> Result<Files> {
             ("tuner" | "submitter", _) => &mut files.queue,
             ("postgres", _) => &mut files.postgres,
             ("node-agent", _) => &mut files.node_agent,
+            ("record", _) => &mut files.record,
             _ => &mut files.install,
         };
         target.push_str("---\n");
