@@ -6,6 +6,63 @@
 
 use crate::row;
 
+/// Said of an address of the database that is none; it is not repeated, because it may hold a password.
+pub const NO_URL: &str =
+    "DATABASE_URL is not a Postgres URL; write postgres://USER:PASSWORD@HOST:5432/DATABASE";
+
+/// Said behind the database's own words where the role that is connected has no right to something.
+pub const FORBIDDEN: &str = "the database role that you connect as may not do that; people add rows, read their own, and ask to cancel and to retry; tenants and tables belong to the admin, the role that owns the tables";
+
+/// Said where row level security refuses a row.
+pub const NOT_YOURS: &str = "namespace is not one of yours; ask the admin to add it to gromacs_tenant";
+
+/// The policy that does so, as the database names it.
+pub const POLICY_OF_NAMESPACES: &str = "policy \"gromacs_to_tune_namespace\"";
+
+/// Said of a row whose file the row before it names, too.
+pub const NAMED_TWICE: &str = "it is named twice; leave one out";
+
+/// Said of a file that a row computes already, by number and state; what to do depends on who is asked.
+const COMPUTED_ALREADY: &str = "row {row} computes this file already and is {state}";
+
+/// Said if nobody says where the database is; the argument can say it, too.
+#[must_use]
+pub fn no_database(argument: &str) -> String {
+    format!(
+        "no database is named; set DATABASE_URL (or {argument}) to postgres://USER:PASSWORD@HOST:5432/DATABASE"
+    )
+}
+
+/// Said of a file that the row of this number and state computes already.
+#[must_use]
+pub fn computed_already(row: i64, state: &str) -> String {
+    COMPUTED_ALREADY.replace("{row}", &row.to_string()).replace("{state}", state)
+}
+
+/// The messages that stand here, by the name under which another language knows them.
+pub(crate) fn messages() -> [(&'static str, String); 7] {
+    [
+        ("NO_DATABASE", no_database("url")),
+        ("NO_URL", NO_URL.to_owned()),
+        ("FORBIDDEN", FORBIDDEN.to_owned()),
+        ("NOT_YOURS", NOT_YOURS.to_owned()),
+        ("POLICY_OF_NAMESPACES", POLICY_OF_NAMESPACES.to_owned()),
+        ("NAMED_TWICE", NAMED_TWICE.to_owned()),
+        ("COMPUTED_ALREADY", COMPUTED_ALREADY.to_owned()),
+    ]
+}
+
+/// Every constraint of a row that people can break, and what they must change so that it holds.
+pub(crate) fn of_rows() -> impl Iterator<Item = (String, String)> {
+    let of_columns =
+        row::all().filter(|column| column.check.is_some()).map(|it| format!("{}_valid", it.name));
+    let others = RULES.iter().map(|rule| rule.name.to_owned());
+    let names = of_columns.chain(others).chain(["namespace_tenant".to_owned()]);
+    names
+        .map(|name| format!("gromacs_to_tune_{name}"))
+        .filter_map(|name| Some((name.clone(), sentence(&name)?)))
+}
+
 /// A rule about several columns, or about one that nobody gives.
 pub(crate) struct Rule {
     /// The name of its constraint, without that of the table.

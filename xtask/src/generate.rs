@@ -23,7 +23,7 @@ pub(crate) struct File {
     /// Where it is, relative to the checkout.
     path: String,
     /// What is in it.
-    content: String,
+    pub(crate) content: String,
 }
 
 impl File {
@@ -41,7 +41,7 @@ fn files(crds: &str) -> Result<Vec<File>> {
     let mut files = docs::field_pages(crds)?;
     files.push(File::new("deploy/chart/crds/crds.yaml", crds.to_owned()));
     files.push(chart::values_schema(crds)?);
-    files.push(docs::database_page()?);
+    files.extend(docs::of_database()?);
     files.extend(chart::copies()?);
     Ok(files)
 }

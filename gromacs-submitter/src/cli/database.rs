@@ -2,6 +2,8 @@
 
 use anyhow::Context as _;
 
+use scavenger_schema::rules;
+
 use crate::config::{Database, Filter};
 use crate::store::{RowFilter, Store, StoreError};
 
@@ -17,9 +19,7 @@ pub enum Outcome {
 /// Address of the database.
 pub(super) fn url(database: &Database) -> anyhow::Result<&str> {
     let url = database.database_url.as_deref().filter(|url| !url.is_empty());
-    let url = url.context(
-        "no database is named; set DATABASE_URL (or --database-url) to postgres://USER:PASSWORD@HOST:5432/DATABASE",
-    )?;
+    let url = url.with_context(|| rules::no_database("--database-url"))?;
     // The client takes any scheme for its own.
     if url.starts_with("postgres://") || url.starts_with("postgresql://") {
         Ok(url)

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use scavenger_schema::row::requests;
 use scavenger_schema::simulation::State;
 use serde_json::{Value, json};
 
@@ -27,13 +28,13 @@ pub(super) enum Request {
 }
 
 impl Request {
-    fn verb(self) -> &'static str {
+    fn rule(self) -> requests::Request {
         match self {
-            Self::Cancel => "cancel",
-            Self::Retry { .. } => "retry",
-            Self::Hold => "hold",
-            Self::Release => "release",
-            Self::Remove { .. } => "remove",
+            Self::Cancel => requests::CANCEL,
+            Self::Retry { .. } => requests::RETRY,
+            Self::Hold => requests::HOLD,
+            Self::Release => requests::RELEASE,
+            Self::Remove { .. } => requests::REMOVE,
         }
     }
 
@@ -47,35 +48,6 @@ impl Request {
             Self::Remove { .. } => "removed",
         }
     }
-
-    /// True if a row in `state` can be asked for it.
-    fn is_possible(self, state: &str) -> bool {
-        match (self, state.parse::<State>()) {
-            (Self::Cancel, Ok(state)) => !state.is_final(),
-            (Self::Retry { .. }, Ok(state)) => matches!(state, State::Failed | State::Cancelled),
-            (Self::Hold | Self::Release, Ok(state)) => state == State::Queued,
-            (Self::Remove { .. }, Ok(state)) => state.is_final(),
-            (_, Err(_)) => false,
-        }
-    }
-
-    fn refusal(self, state: Option<&str>) -> String {
-        match (self, state) {
-            (_, None) => "there is no such row".to_owned(),
-            (Self::Cancel, Some(state)) => format!("it is {state} already"),
-            (Self::Retry { .. }, Some(state)) => {
-                format!("it is {state}; only failed and cancelled rows can be tried again")
-            }
-            (Self::Hold | Self::Release, Some(state)) => {
-                format!("it is {state}; only queued rows can be held and released")
-            }
-            (Self::Remove { .. }, Some(state)) => {
-                format!(
-                    "it is {state}; only completed, failed and cancelled rows can be removed: cancel it first"
-                )
-            }
-        }
-    }
 }
 
 pub(super) async fn exec(
@@ -84,6 +56,7 @@ pub(super) async fn exec(
     request: Request,
 ) -> anyhow::Result<Outcome> {
     let store = open_current(database).await?;
+    let rule = request.rule();
     let mut filter = selected(selection);
     match request {
         Request::Retry { all_failed: true } => filter.states = vec![State::Failed],
@@ -102,9 +75,9 @@ pub(super) async fn exec(
         rows.dedup();
         rows
     } else {
-        found.iter().filter(|(_, state)| request.is_possible(state)).map(|(row, _)| *row).collect()
+        found.iter().filter(|(_, state)| rule.is_possible(state)).map(|(row, _)| *row).collect()
     };
-    let verb = request.verb();
+    let verb = rule.verb;
     anyhow::ensure!(
         named || selection.yes || selection.dry_run || rows.is_empty(),
         "this would {verb} {}; say --yes to do it, or --dry-run to see which",
@@ -113,7 +86,7 @@ pub(super) async fn exec(
     let possible: Vec<i64> = rows
         .iter()
         .copied()
-        .filter(|row| states.get(row).is_some_and(|state| request.is_possible(state)))
+        .filter(|row| states.get(row).is_some_and(|state| rule.is_possible(state)))
         .collect();
     let mut kept = HashMap::new();
     let done = match request {
@@ -131,7 +104,7 @@ pub(super) async fn exec(
     for row in &rows {
         let accepted = done.contains(row);
         let state = states.get(row).map(String::as_str);
-        let refusal = (!accepted).then(|| kept.remove(row).unwrap_or_else(|| request.refusal(state)));
+        let refusal = (!accepted).then(|| kept.remove(row).unwrap_or_else(|| rule.refusal(state)));
         if refusal.is_some() {
             outcome = Outcome::Failed;
         }

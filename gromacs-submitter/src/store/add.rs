@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use scavenger_schema::row::NewRow;
+use scavenger_schema::row::{NewRow, statements};
+use scavenger_schema::rules;
 use sqlx::types::Json;
 use sqlx::{Acquire as _, PgConnection, QueryBuilder};
 
@@ -62,9 +63,7 @@ impl Store {
         let mut transaction = self.pool.begin().await?;
         let mut fates: Vec<Option<Added>> = vec![None; new.len()];
         if !mode.allow_duplicate {
-            // One command of a role at a time, or two crons would both find that a file has no row yet. Others see
-            // other rows, and hold nobody up.
-            sqlx::query("select gromacs_lock_adding()").execute(&mut *transaction).await?;
+            sqlx::query(statements::LOCK_ADDING).execute(&mut *transaction).await?;
             find_duplicates(&mut transaction, new, mode.skip_existing, &mut fates).await?;
         }
         let wanted: Vec<usize> = (0..new.len()).filter(|index| fates[*index].is_none()).collect();
@@ -136,23 +135,14 @@ async fn find_duplicates(
             .map(|text| if text.contains('\0') { "" } else { text })
             .collect()
     };
-    let found: Vec<(i64, i64, String)> = sqlx::query_as(
-        "select distinct on (n.place) n.place, t.id, t.state
-        from unnest($1::text[], $2::text[], $3::text[], $5::jsonb[])
-            with ordinality as n(namespace, persistent_volume_claim, tpr_path, multidir, place)
-        join gromacs_to_tune t on t.namespace = n.namespace
-            and t.persistent_volume_claim = n.persistent_volume_claim and t.tpr_path = n.tpr_path
-            and to_jsonb(t.multidir) = n.multidir
-        where $4 or t.state not in ('completed', 'failed', 'cancelled')
-        order by n.place, (t.state in ('completed', 'failed', 'cancelled')), t.id desc",
-    )
-    .bind(column(|row| &row.namespace))
-    .bind(column(|row| &row.persistent_volume_claim))
-    .bind(column(|row| &row.tpr_path))
-    .bind(skip_existing)
-    .bind(new.iter().map(folders).collect::<Vec<_>>())
-    .fetch_all(connection)
-    .await?;
+    let found: Vec<(i64, i64, String)> = sqlx::query_as(statements::DUPLICATES)
+        .bind(column(|row| &row.namespace))
+        .bind(column(|row| &row.persistent_volume_claim))
+        .bind(column(|row| &row.tpr_path))
+        .bind(skip_existing)
+        .bind(new.iter().map(folders).collect::<Vec<_>>())
+        .fetch_all(connection)
+        .await?;
     let mut first: HashMap<_, usize> = HashMap::new();
     for (index, row) in new.iter().enumerate() {
         let key = (
@@ -165,10 +155,7 @@ async fn find_duplicates(
             fates[index] = Some(if skip_existing {
                 Added::Exists { row: None, state: "named twice".to_owned() }
             } else {
-                Added::Refused(
-                    "it is named twice; leave one out, or say --skip-existing or --allow-duplicate"
-                        .to_owned(),
-                )
+                Added::Refused(format!("{}, or say --skip-existing or --allow-duplicate", rules::NAMED_TWICE))
             });
         }
     }
@@ -180,8 +167,8 @@ async fn find_duplicates(
             Added::Exists { row: Some(id), state }
         } else {
             Added::Refused(format!(
-                "row {id} computes this file already and is {state}; say --skip-existing to leave it out or \
-                 --allow-duplicate to compute it twice"
+                "{}; say --skip-existing to leave it out or --allow-duplicate to compute it twice",
+                rules::computed_already(id, &state)
             ))
         });
     }

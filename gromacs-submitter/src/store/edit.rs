@@ -1,6 +1,6 @@
 //! What people change of rows that are there already.
 
-use scavenger_schema::row::{Edit, Value};
+use scavenger_schema::row::{Edit, Value, statements};
 use sqlx::QueryBuilder;
 
 use super::statement::{push_list, push_value};
@@ -67,18 +67,17 @@ impl Store {
         length: Length,
         dry_run: bool,
     ) -> Result<Vec<Extended>, StoreError> {
-        // What does not fit is far beyond the rule for the column, which has the better sentence.
-        const EXTEND: &str = "update gromacs_to_tune set extended_nsteps = least(1e18,
-                case when $3 then nsteps else 0 end + round($2::numeric * 1000 / dt_ps::numeric))::bigint
-            where id = any($1)
-            returning id, nsteps * dt_ps / 1000 as from_ns, extended_nsteps * dt_ps / 1000 as to_ns, extended_nsteps";
         let (ns, is_more) = match length {
             Length::More(ns) => (ns, true),
             Length::Until(ns) => (ns, false),
         };
         let mut transaction = self.pool.begin().await?;
-        let mut extended: Vec<Extended> =
-            sqlx::query_as(EXTEND).bind(rows).bind(ns).bind(is_more).fetch_all(&mut *transaction).await?;
+        let mut extended: Vec<Extended> = sqlx::query_as(statements::EXTEND)
+            .bind(rows)
+            .bind(ns)
+            .bind(is_more)
+            .fetch_all(&mut *transaction)
+            .await?;
         if dry_run {
             transaction.rollback().await?;
         } else {
@@ -90,23 +89,11 @@ impl Store {
 
     /// Holds those of `rows` that are queued, or releases them; returns these.
     pub async fn set_held(&self, rows: &[i64], held: bool) -> Result<Vec<i64>, StoreError> {
-        Ok(sqlx::query_scalar(
-            "update gromacs_to_tune set held = $2 where id = any($1) and state = 'queued' returning id",
-        )
-        .bind(rows)
-        .bind(held)
-        .fetch_all(&self.pool)
-        .await?)
+        Ok(sqlx::query_scalar(statements::SET_HELD).bind(rows).bind(held).fetch_all(&self.pool).await?)
     }
 
     /// Deletes those of `rows` that have ended, with their history; returns these.
     pub async fn remove(&self, rows: &[i64]) -> Result<Vec<i64>, StoreError> {
-        Ok(sqlx::query_scalar(
-            "delete from gromacs_to_tune where id = any($1)
-                and state in ('completed', 'failed', 'cancelled') returning id",
-        )
-        .bind(rows)
-        .fetch_all(&self.pool)
-        .await?)
+        Ok(sqlx::query_scalar(statements::REMOVE).bind(rows).fetch_all(&self.pool).await?)
     }
 }

@@ -6,7 +6,7 @@ use scavenger_schema::rules;
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The URL is none. It is not repeated: it may hold a password.
-    #[error("DATABASE_URL is not a Postgres URL; write postgres://USER:PASSWORD@HOST:5432/DATABASE")]
+    #[error("{}", rules::NO_URL)]
     ReadUrl,
     /// The schema is older than the program.
     #[error(
@@ -32,9 +32,7 @@ pub enum StoreError {
     #[error("{0}")]
     BreakRule(String),
     /// The role that is connected has no right to it.
-    #[error(
-        "{0}: the database role that you connect as may not do that; people add rows, read their own, and ask to cancel and to retry; tenants and tables belong to the admin, the role that owns the tables"
-    )]
+    #[error("{0}: {forbidden}", forbidden = rules::FORBIDDEN)]
     Forbid(String),
     /// A tenant needs a role to log in with.
     #[error("there is no database role {0:?}; create it first: create role \"{0}\" login password '...'")]
@@ -78,10 +76,8 @@ impl From<sqlx::Error> for StoreError {
         if code != INSUFFICIENT_PRIVILEGE {
             return Self::Query(error);
         }
-        if message.contains("policy \"gromacs_to_tune_namespace\"") {
-            return Self::BreakRule(
-                "namespace is not one of yours; ask the admin to add it to gromacs_tenant".to_owned(),
-            );
+        if message.contains(rules::POLICY_OF_NAMESPACES) {
+            return Self::BreakRule(rules::NOT_YOURS.to_owned());
         }
         Self::Forbid(message.to_owned())
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use jiff_sqlx::Timestamp;
-use scavenger_schema::row;
+use scavenger_schema::row::{self, statements};
 use scavenger_schema::simulation::State;
 use serde_json::Value;
 use sqlx::Row as _;
@@ -137,18 +137,7 @@ pub struct ProjectSum {
     pub failures: Vec<(String, i64)>,
 }
 
-// $1 rows, $2 states, $3 owner, $4 namespace, $5 project, $6 labels, $7 whether late, $8 ended before when.
-macro_rules! matches {
-    () => {
-        "($1::bigint[] is null or q.id = any($1)) and (cardinality($2::text[]) = 0 or q.state = any($2))
-            and ($3::text is null or q.owner = $3) and ($4::text is null or q.namespace = $4)
-            and ($5::text is null or q.project = $5) and ($6::jsonb is null or q.labels @> $6)
-            and (not $7 or (q.deadline is not null and gromacs_late_seconds(q) is not null))
-            and ($8::timestamptz is null or q.finish_time < $8)"
-    };
-}
-
-/// Gives a query with [`matches!`] its values.
+/// Gives a statement with a filter its values.
 macro_rules! bound {
     ($query:expr, $filter:expr) => {
         $query
@@ -167,16 +156,7 @@ impl Store {
     /// Rows of the view `gromacs_queue` in the order of their numbers, one JSON object each, with the seconds that are
     /// left by the database's clock. The rows are chosen by an index, and only for these the view is worked out.
     pub async fn list(&self, filter: &RowFilter) -> Result<Vec<Value>, StoreError> {
-        const SELECT: &str = concat!(
-            "select to_jsonb(q) || jsonb_build_object('seconds_left',
-                case when q.expected_finish_time is not null then
-                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end)
-            from gromacs_queue q where q.id = any(array(
-                select q.id from gromacs_to_tune q where ",
-            matches!(),
-            " order by q.id desc limit $10) || $9::bigint[]) order by q.id desc"
-        );
-        let mut rows: Vec<Value> = bound!(sqlx::query_scalar(SELECT), filter)
+        let mut rows: Vec<Value> = bound!(sqlx::query_scalar(statements::LIST), filter)
             .bind(&filter.besides)
             .bind(filter.limit.map(i64::from))
             // Planned for these values each time: an index for a state is of no use to a plan for all states.
@@ -224,92 +204,33 @@ impl Store {
 
     /// The rows that `filter` selects, summed up by project.
     pub async fn projects(&self, filter: &RowFilter) -> Result<Vec<ProjectSum>, StoreError> {
-        const SELECT: &str = concat!(
-            "with chosen as materialized (
-                select q.project, q.state, regexp_replace(left(q.reason, 120), '[0-9]+', 'N', 'g') as why,
-                    q.nsteps * q.dt_ps / 1000 as ns,
-                    greatest(0, q.nsteps - greatest(0, coalesce(q.step, 0) - coalesce(q.init_step, 0)))
-                        * q.dt_ps / 1000 as ns_left,
-                    case when q.state = 'running' then q.ns_per_day end as speed
-                from gromacs_to_tune q where ",
-            matches!(),
-            "),
-            sums as (
-                select project, count(*) as rows,
-                    count(*) filter (where state = 'completed') as completed,
-                    count(*) filter (where state = 'failed') as failed,
-                    count(*) filter (where state = 'cancelled') as cancelled,
-                    count(*) filter (where state = 'running') as running,
-                    avg(ns) as usual, sum(speed) as speed,
-                    sum(ns_left) filter (where state not in ('completed', 'failed', 'cancelled')) as ns_left,
-                    count(*) filter (where ns_left is null and state not in ('completed', 'failed', 'cancelled'))
-                        as unknown
-                from chosen group by project)
-            select project, rows, completed, failed, cancelled, running,
-                rows - completed - failed - cancelled - running as waiting,
-                case when speed > 0 and rows > completed + failed + cancelled
-                    then (coalesce(ns_left, 0) + case when unknown > 0 then unknown * usual else 0 end) / speed * 86400
-                end::double precision as seconds_left,
-                (select coalesce(jsonb_agg(jsonb_build_array(why, times) order by times desc, why), '[]')
-                    from (select coalesce(c.why, '') as why, count(*) as times from chosen c
-                        where c.state = 'failed' and c.project is not distinct from s.project group by 1) f)
-                    as failures
-            from sums s order by project nulls last"
-        );
-        Ok(bound!(sqlx::query_as(SELECT), filter).persistent(false).fetch_all(&self.pool).await?)
+        Ok(bound!(sqlx::query_as(statements::PROJECTS), filter)
+            .persistent(false)
+            .fetch_all(&self.pool)
+            .await?)
     }
 
     /// Number and state of the rows that `filter` selects, and of those of its rows that exist.
     pub async fn select(&self, filter: &RowFilter) -> Result<Vec<(i64, String)>, StoreError> {
-        const SELECT: &str =
-            concat!("select q.id, q.state from gromacs_to_tune q where ", matches!(), " order by q.id");
-        Ok(bound!(sqlx::query_as(SELECT), filter).persistent(false).fetch_all(&self.pool).await?)
+        Ok(bound!(sqlx::query_as(statements::SELECT), filter).persistent(false).fetch_all(&self.pool).await?)
     }
 
     /// Sets `cancel_requested` on those of `rows` that have not ended; returns these.
     pub async fn request_cancel(&self, rows: &[i64]) -> Result<Vec<i64>, StoreError> {
-        Ok(sqlx::query_scalar(
-            "update gromacs_to_tune set cancel_requested = true
-            where id = any($1) and state not in ('completed', 'failed', 'cancelled') returning id",
-        )
-        .bind(rows)
-        .fetch_all(&self.pool)
-        .await?)
+        Ok(sqlx::query_scalar(statements::CANCEL).bind(rows).fetch_all(&self.pool).await?)
     }
 
     /// Sets `retry_requested` on those of `rows` that failed or were cancelled; returns these.
     pub async fn request_retry(&self, rows: &[i64]) -> Result<Vec<i64>, StoreError> {
-        Ok(sqlx::query_scalar(
-            "update gromacs_to_tune set retry_requested = true
-            where id = any($1) and state in ('failed', 'cancelled') returning id",
-        )
-        .bind(rows)
-        .fetch_all(&self.pool)
-        .await?)
+        Ok(sqlx::query_scalar(statements::RETRY).bind(rows).fetch_all(&self.pool).await?)
     }
 
     /// Every attempt of the rows of `filter` that ran at some time since `since`, in the order of its start.
     pub async fn ran(&self, filter: &RowFilter, since: jiff::Timestamp) -> Result<Vec<Ran>, StoreError> {
-        const SELECT: &str = concat!(
-            "select q.id as row_id, q.owner, q.namespace, q.tpr_path, q.kind, a.submission, a.attempt, a.cpu_millicores,
-                a.memory_bytes, a.gpus, (l.layout ->> 'ntmpi')::integer as ntmpi,
-                (l.layout ->> 'ntomp')::integer as ntomp, a.start_time, a.end_time, a.outcome, a.reason,
-                a.first_step, case when a.end_time is null and q.submission = a.submission and q.attempt = a.attempt
-                    then greatest(a.last_step, q.step) else a.last_step end as last_step,
-                q.dt_ps, case when a.end_time is null and q.submission = a.submission and q.attempt = a.attempt
-                    then coalesce(a.ns_per_day, q.ns_per_day) else a.ns_per_day end as ns_per_day,
-                a.lost_seconds, o.node_cpu_millicores, o.node_requested_millicores
-            from gromacs_attempt a join gromacs_to_tune q on q.id = a.row_id
-            left join gromacs_ladder l
-                on l.row_id = a.row_id and l.submission = a.submission and l.configuration = a.configuration
-            left join gromacs_observation o
-                on o.row_id = a.row_id and o.submission = a.submission and o.attempt = a.attempt
-                    and o.ns_per_day is not null
-            where a.start_time is not null and coalesce(a.end_time, now()) >= $9 and ",
-            matches!(),
-            " order by a.start_time, a.row_id, a.attempt"
-        );
-        Ok(bound!(sqlx::query_as(SELECT), filter).bind(sql_time(since)).fetch_all(&self.pool).await?)
+        Ok(bound!(sqlx::query_as(statements::RAN), filter)
+            .bind(sql_time(since))
+            .fetch_all(&self.pool)
+            .await?)
     }
 
     /// The rows that [`Store::claim`] would take now to go on with, in the order of their numbers; the leases are taken

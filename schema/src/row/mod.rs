@@ -2,7 +2,10 @@
 
 mod column;
 mod columns;
+pub mod python;
+pub mod requests;
 pub mod sql;
+pub mod statements;
 mod value;
 
 pub use column::{Check, Column, Flag, Update};

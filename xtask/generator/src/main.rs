@@ -6,7 +6,7 @@
 use std::io;
 
 use anyhow::{Context, Error, Result};
-use scavenger_schema::row::sql;
+use scavenger_schema::row::{python, sql};
 use serde_json::json;
 
 fn main() -> Result<()> {
@@ -14,6 +14,7 @@ fn main() -> Result<()> {
         scavenger_schema::crds_yaml().context("the CustomResourceDefinitions cannot be written as YAML")?;
     let files = json!({
         sql::FILE: sql::migration().map_err(Error::msg)?,
+        python::FILE: python::module(),
         "schema/generated/crds.yaml": crds,
         "schema/generated/tuner-openapi.json": scavenger_schema::openapi::openapi(),
         "docs/tuner-model.md": scavenger_tuner_model::description::page(),

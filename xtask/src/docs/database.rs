@@ -1,5 +1,5 @@
-//! The reference page of the database: its tables and views as Postgres knows them after all migrations, with the comments
-//! that `\d+` shows.
+//! What follows from the tables and views as Postgres knows them after all migrations: the reference page of the database, with
+//! the comments that `\d+` shows, and the class of a row in Python.
 
 use std::{
     collections::BTreeMap,
@@ -12,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use scavenger_local_postgres::Postgres;
 use serde::Deserialize;
 
+use super::python_row;
 use crate::{generate::File, packages, shell::ROOT};
 
 /// What reads them all.
@@ -31,31 +32,31 @@ const FIRST: [&str; 7] = [
 ];
 
 /// Columns of other tables without a comment are those of this one.
-const ROWS: &str = FIRST[0];
+pub(super) const ROWS: &str = FIRST[0];
 
 #[derive(Debug, Deserialize)]
-struct Table {
-    name: String,
+pub(super) struct Table {
+    pub(super) name: String,
     is_view: bool,
     comment: Option<String>,
-    columns: Vec<Column>,
+    pub(super) columns: Vec<Column>,
     /// What each role may do; none that may do nothing.
     roles: Option<BTreeMap<String, String>>,
     checks: Vec<Check>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Column {
-    name: String,
+pub(super) struct Column {
+    pub(super) name: String,
     #[serde(rename = "type")]
-    kind: String,
+    pub(super) kind: String,
     is_required: bool,
-    is_nullable: bool,
+    pub(super) is_nullable: bool,
     is_numbered: bool,
     default: Option<String>,
     may_insert: bool,
     may_update: bool,
-    comment: Option<String>,
+    pub(super) comment: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -64,8 +65,8 @@ struct Check {
     rule: String,
 }
 
-/// The page, from a database that is made for it.
-pub(crate) fn page() -> Result<File> {
+/// The page and the class of Python, from a database that is made for them.
+pub(crate) fn files() -> Result<Vec<File>> {
     let postgres = match Postgres::start(&[]) {
         Ok(postgres) => postgres,
         Err(_) => {
@@ -89,7 +90,7 @@ pub(crate) fn page() -> Result<File> {
     let tables = read(output).context("the tables cannot be read")?;
     let tables: Vec<Table> =
         serde_json::from_str(&tables).context("what was read of the tables is not JSON")?;
-    Ok(File::new("docs/reference/database.md", written(tables)?))
+    Ok(vec![python_row::class(&tables)?, File::new("docs/reference/database.md", written(tables)?)])
 }
 
 fn read(output: Output) -> Result<String> {

@@ -5,6 +5,7 @@ mod book;
 mod cluster_tests;
 mod database;
 mod fields;
+mod python_row;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,7 +19,7 @@ use serde_json::Value;
 use crate::shell::ROOT;
 
 pub(crate) use book::book;
-pub(crate) use database::page as database_page;
+pub(crate) use database::files as of_database;
 pub(crate) use fields::pages as field_pages;
 
 const TROUBLESHOOTING: &str = "docs/troubleshooting.md";

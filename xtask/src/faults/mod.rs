@@ -79,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let diffs = folder.join("diffs");
     cache::remove(&diffs)?;
     fs::create_dir_all(&diffs).with_context(|| format!("cannot create {}", diffs.display()))?;
-    let how = How { cargo_mutants, python: contract::python()?, folder, all: &all };
+    let how = How { cargo_mutants, pythons: contract::pythons()?, folder, all: &all };
     how.copy()?;
     let mut faults = Vec::new();
     let mut verdicts = Verdicts::new();

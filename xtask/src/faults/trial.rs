@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use super::{Package, draw::Fault};
-use crate::{cache, docs, shell, test};
+use crate::{cache, contract::Pythons, docs, shell, test};
 
 /// Folder of the copy of the checkout.
 const COPY: &str = "checkout";
@@ -45,8 +45,8 @@ impl Verdict {
 /// How cargo-mutants is run.
 pub(super) struct How<'a> {
     pub(super) cargo_mutants: PathBuf,
-    /// Python with schemathesis.
-    pub(super) python: PathBuf,
+    /// What some of the tests run.
+    pub(super) pythons: Pythons,
     pub(super) folder: PathBuf,
     /// All faults that it can make.
     pub(super) all: &'a [Fault],
@@ -122,7 +122,7 @@ impl How<'_> {
                 command.env_remove(&name);
             }
         }
-        test::for_a_change(&mut command, &self.python);
+        test::for_a_change(&mut command, &self.pythons);
         command
             .current_dir(self.folder.join(COPY))
             // What fails is the answer; the smallest case that fails is not asked for.

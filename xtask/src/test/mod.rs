@@ -12,12 +12,7 @@ mod stamps;
 mod upgrade;
 mod versions;
 
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-    sync::Mutex,
-    time::Duration,
-};
+use std::{path::PathBuf, process::Command, sync::Mutex, time::Duration};
 
 use anyhow::{Context, Result};
 use clap::ValueEnum as _;
@@ -31,7 +26,7 @@ use stamps::Stamps;
 
 use crate::{
     cluster::{self, Cluster, Kubernetes},
-    contract,
+    contract::{self, Pythons},
     forecast::Forecast,
     images,
     install::{self, Agents, By},
@@ -147,8 +142,8 @@ impl Depth {
 /// What all runs of `cargo test` have in common.
 struct How {
     depth: Depth,
-    /// Python with schemathesis.
-    python: PathBuf,
+    /// What some of them run.
+    pythons: Pythons,
     /// Where the planner's tests write what they plan, if that is compared with the recording.
     trace: Option<PathBuf>,
 }
@@ -211,7 +206,7 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
     })?;
     let trace = if is_whole && depth == Depth::Test { Some(target()?.join("trace/test")) } else { None };
     trace.as_deref().map_or(Ok(()), trace::prepare)?;
-    let how = How { depth, python: contract::python()?, trace };
+    let how = How { depth, pythons: contract::pythons()?, trace };
 
     // What is compiled needs both cores; a cluster that waits would only disturb.
     let programs = if is_whole {
@@ -333,11 +328,11 @@ impl How {
             on(cluster, tests)?;
         }
         match self.depth {
-            Depth::Test => for_a_change(tests, &self.python),
+            Depth::Test => for_a_change(tests, &self.pythons),
             // Other cases each time, and twenty times proptest's own 256; tests with a number of their own multiply it
             // alike. What is found goes into proptest-regressions/.
             Depth::Soak => {
-                everywhere(tests, &self.python);
+                everywhere(tests, &self.pythons);
                 tests.env("SCAVENGER_E2E_REPEAT", "100").env("PROPTEST_CASES", "5120");
             }
         }
@@ -363,16 +358,16 @@ pub(crate) fn on(cluster: &Cluster, tests: &mut Command) -> Result<()> {
 }
 
 /// What tests have that a change must pass, wherever they run.
-pub(crate) fn for_a_change(tests: &mut Command, python: &Path) {
-    everywhere(tests, python);
+pub(crate) fn for_a_change(tests: &mut Command, pythons: &Pythons) {
+    everywhere(tests, pythons);
     // The same cases for every change, so that one is judged by what it did.
     tests.env("PROPTEST_RNG_SEED", "1");
 }
 
-/// What every run of tests has, with the Python that has schemathesis.
-fn everywhere(tests: &mut Command, python: &Path) {
+/// What every run of tests has, with the Pythons.
+fn everywhere(tests: &mut Command, pythons: &Pythons) {
     alike(tests);
-    tests.env("SCAVENGER_SCHEMATHESIS_PYTHON", python);
+    pythons.apply(tests);
 }
 
 /// How every run of tests and benchmarks works.

@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &UpgradeArguments) -> Result<()> {
     wanted.extend(packages::TESTS);
     packages::ensure(&wanted, !arguments.no_install)?;
     images::ensure(!arguments.no_install)?;
-    let how = How { depth: Depth::Test, python: contract::python()?, trace: None };
+    let how = How { depth: Depth::Test, pythons: contract::pythons()?, trace: None };
     let older = older(&commit)?;
     shell::run(&mut shell::cargo(&["test", "--locked", "--no-run", "--workspace"]))?;
 
