@@ -48,6 +48,14 @@ pub fn words(text: &str) -> Result<Vec<String>, OptionError> {
     Ok(words)
 }
 
+/// Checks words of which each is one of its own.
+///
+/// # Errors
+/// [`OptionError`] with a message for the first word that is wrong.
+pub fn check(words: &[String]) -> Result<(), OptionError> {
+    arguments(words).map(drop)
+}
+
 /// Reads the options of a row, each a word of its own; none if grompp is not to run. `{after}` becomes the number of the row
 /// in `after`.
 ///

@@ -176,6 +176,48 @@ async fn a_migration_that_takes_long_is_not_printed() {
 }
 
 #[tokio::test]
+async fn a_sweep_is_a_row_for_each_combination() {
+    let program = Program::migrated().await;
+    let sweep = [
+        "fep/{lambda}/{T}.tpr",
+        "--label",
+        "lambda={lambda}",
+        "--sweep",
+        "lambda=00..19",
+        "--sweep",
+        "T=300,310",
+    ];
+    let add = |more: &[&str]| program.run(&[&["add"], sweep.as_slice(), more].concat());
+    let would = text(&add(&["--dry-run"]).stdout);
+    assert!(would.starts_with("would add fep/00/300.tpr (lambda=00, T=300)\n"), "{would}");
+    assert!(would.ends_with("would add fep/19/310.tpr (lambda=19, T=310)\nwould add 40 rows\n"), "{would}");
+    assert_eq!(program.rows(), 0);
+    assert!(add(&[]).status.success());
+    assert_eq!(program.rows(), 40);
+    let seventh = program.good(&["list", "--label", "lambda=07", "--output", "json"]);
+    assert!(seventh.contains("fep/07/300.tpr") && seventh.contains("fep/07/310.tpr"), "{seventh}");
+
+    let refused = program.run(&["add", "{x}/a.tpr", "--sweep", "x=ok,..", "--project", "{x}"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(said.contains("error: ../a.tpr (x=..): tpr_path must be the path of a .tpr file"), "{said}");
+    assert_eq!(program.rows(), 40, "all of them or none");
+    let grompp = "-f {x}.mdp -c a.gro -p topol.top";
+    for (arguments, words) in [
+        (vec!["add", "a.tpr", "--sweep", "x=1,2"], "{x} stands in no path, label or option"),
+        (vec!["add", "{x}.tpr", "--sweep", "x=1,1"], "x has the value 1 twice; leave one out"),
+        (vec!["add", "{x}.tpr", "--sweep", "x=1", "--sweep", "x=2"], "x is swept twice"),
+        (vec!["add", "{x}.tpr", "--sweep", "x=0..99999"], "the sweep makes 100000 rows; make at most 10000"),
+        (vec!["add", "{x}.tpr", "--grompp", grompp, "--sweep", "x=a,/etc/b"], "with x=/etc/b: "),
+    ] {
+        let output = program.run(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(words), "{}", text(&output.stderr));
+    }
+    assert_eq!(program.rows(), 40);
+}
+
+#[tokio::test]
 async fn files_are_added_all_or_none() {
     let program = Program::migrated().await;
     let would = program.good(&["add", "--dry-run", "a.tpr", "b c.tpr"]);

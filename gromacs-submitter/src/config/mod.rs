@@ -4,6 +4,7 @@ mod edit;
 mod folder;
 mod queue;
 mod row;
+mod sweep;
 mod tenant;
 mod written;
 
@@ -24,6 +25,7 @@ pub use queue::{
 };
 pub(crate) use row::texts;
 pub use row::{AddColumns, EditColumns};
+pub use sweep::{Combination, Sweep, texts_of};
 pub use tenant::{AddTenantOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions};
 pub use written::Since;
 pub(crate) use written::{deadline, label};

@@ -7,6 +7,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use scavenger_schema::simulation::State;
 
 use super::row::AddColumns;
+use super::sweep::Sweep;
 use super::written::{Since, label, since};
 use crate::text::duration;
 
@@ -85,6 +86,12 @@ pub struct AddOptions {
     /// and stop together, and the row is as far as the least advanced one. With --root each folder may be a pattern.
     #[arg(long, value_name = "FOLDER", num_args = 1.., conflicts_with_all = ["from", "tpr"])]
     pub multidir: Vec<String>,
+    /// Add a row for each value of NAME, which stands in PATH, labels and options as {NAME}; may be repeated
+    ///
+    /// lambda=0..19 are 20 values, i=0..100..5 every fifth, i=00..19 padded ones, and T=300,310 is a list. Several make a
+    /// grid, with a row for each combination. {NAME} is replaced in every text, also in folders and lists of options.
+    #[arg(long, value_name = "NAME=VALUES", conflicts_with_all = ["from", "tpr"])]
+    pub sweep: Vec<Sweep>,
     /// What they ask for.
     #[command(flatten)]
     pub row: AddColumns,

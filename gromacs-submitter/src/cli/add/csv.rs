@@ -50,7 +50,7 @@ fn parse(content: &[u8], defaults: &NewRow) -> anyhow::Result<Vec<Entry>> {
         let line = record.position().map(csv::Position::line);
         let mut row = defaults.clone();
         let result = fill(&mut row, &record, &columns);
-        entries.push(Entry { line, tpr_path: row.tpr_path.clone(), row: result.map(|()| row) });
+        entries.push(Entry { line, values: None, tpr_path: row.tpr_path.clone(), row: result.map(|()| row) });
     }
     anyhow::ensure!(!entries.is_empty(), "the file has a header and no rows");
     Ok(entries)

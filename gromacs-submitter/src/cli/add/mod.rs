@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use super::text::{json as print_json, number_of, shown};
 use super::{Outcome, open_current, print_error, print_line};
-use crate::config::{AddOptions, Database};
+use crate::config::{AddColumns, AddOptions, Combination, Database, Sweep, texts_of};
+use crate::grompp_options;
 use crate::mdrun_options::MdrunOptions;
 use crate::store::{AddMode, Added, NewRow};
 use entry::Entry;
@@ -66,7 +67,7 @@ fn tell(options: &AddOptions, results: &[(Entry, Added)], committed: bool) -> Ou
         for (entry, fate) in results {
             match fate {
                 Added::Row(row) if committed => print_line(&format!("row {row}: {}", shown(&entry.tpr_path))),
-                Added::Row(_) if would => print_line(&format!("would add {}", shown(&entry.tpr_path))),
+                Added::Row(_) if would => print_line(&format!("would add {}", entry.named())),
                 Added::Row(_) => {}
                 Added::Exists { row: Some(row), state } => {
                     print_line(&format!("skipped {}: row {row} has it, {state}", entry.label()));
@@ -114,10 +115,52 @@ fn json_result(entry: &Entry, fate: &Added, committed: bool, would: bool) -> Val
     if let Some(line) = entry.line {
         value["line"] = line.into();
     }
+    if let Some(values) = &entry.values {
+        value["sweep"] = values.as_str().into();
+    }
     value
 }
 
+/// The rows that are wanted: those of the options, for each combination of what is swept.
 fn entries(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
+    if options.sweep.is_empty() {
+        return entries_of(options);
+    }
+    let texts = [options.tpr_path.clone(), options.multidir.clone(), texts_of(&options.row.0)].concat();
+    if let Some(name) = Sweep::unused(&options.sweep, &texts) {
+        anyhow::bail!("{{{name}}} stands in no path, label or option, so its rows would be the same");
+    }
+    let mut entries = Vec::new();
+    for combination in Sweep::grid(&options.sweep).map_err(anyhow::Error::msg)? {
+        let of_values = format!("with {}", combination.shown());
+        let options = filled(options, &combination).with_context(|| of_values.clone())?;
+        let found = entries_of(&options).with_context(|| of_values.clone())?;
+        entries.extend(found.into_iter().map(|entry| Entry { values: Some(combination.shown()), ..entry }));
+    }
+    Ok(entries)
+}
+
+/// The options for one combination of values.
+fn filled(options: &AddOptions, combination: &Combination<'_>) -> anyhow::Result<AddOptions> {
+    let fill = |texts: &[String]| texts.iter().map(|text| combination.fill(text)).collect();
+    let row = combination.fill_row(&options.row.0);
+    // A value is no reason to let through what the options themselves must not say.
+    if let Some(words) = &row.mdrun_options {
+        MdrunOptions::read(words)?;
+    }
+    if let Some(words) = &row.grompp_options {
+        grompp_options::check(words)?;
+    }
+    Ok(AddOptions {
+        tpr_path: fill(&options.tpr_path),
+        multidir: fill(&options.multidir),
+        row: AddColumns(row),
+        sweep: Vec::new(),
+        ..options.clone()
+    })
+}
+
+fn entries_of(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
     let mut defaults = options.row.0.clone();
     if let Some(root) = &options.root {
         let on_volume = |path: &str, option: &str| {
@@ -162,6 +205,7 @@ fn entries(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
         .into_iter()
         .map(|(named, path)| Entry {
             line: None,
+            values: None,
             tpr_path: path.clone().unwrap_or(named),
             row: path.map(|tpr_path| NewRow { tpr_path, ..defaults.clone() }),
         })

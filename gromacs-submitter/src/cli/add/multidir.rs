@@ -23,7 +23,7 @@ pub(super) fn entry(options: &AddOptions, defaults: NewRow) -> anyhow::Result<En
     };
     let row = row.map(|(tpr_path, folders)| NewRow { tpr_path, multidir: Some(folders), ..defaults });
     let tpr_path = row.as_ref().map_or_else(|_| path.clone(), |row| row.tpr_path.clone());
-    Ok(Entry { line: None, tpr_path, row })
+    Ok(Entry { line: None, values: None, tpr_path, row })
 }
 
 /// Path of the row and its folders, each of which holds the file, and the checkpoint that it starts from.
