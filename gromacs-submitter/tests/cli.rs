@@ -158,6 +158,25 @@ async fn a_database_that_is_not_made_yet_is_waited_for() {
     assert!(output.status.success() && text(&output.stdout).contains("the schema has version"), "{output:?}");
 }
 
+#[tokio::test]
+async fn what_a_library_logs_stays_away_from_people() {
+    let program = Program::migrated().await;
+    program.good(&["add", "a.tpr"]);
+    let slow = "create or replace function gromacs_turn(of_owner text, of_namespace text) returns text
+        language sql stable as $$ select pg_sleep(1.1)::text $$";
+    let mut admin =
+        PgConnection::connect(&postgres::as_role(program.url().expect("should have one"), "tester"))
+            .await
+            .expect("should connect");
+    admin.execute(slow).await.expect("should slow it down");
+    let listed = program.run(&["list"]);
+    assert!(listed.status.success() && text(&listed.stdout).contains("a.tpr"), "{listed:?}");
+    assert_eq!(text(&listed.stderr), "");
+    // Those who look for it find it.
+    let asked = program.run(&["--log", "info,sqlx=warn", "list"]);
+    assert!(text(&asked.stderr).contains("slow statement"), "{asked:?}");
+}
+
 /// On a busy server a migration takes more than a second, and all of its text would fill the log.
 #[tokio::test]
 async fn a_migration_that_takes_long_is_not_printed() {

@@ -26,7 +26,7 @@ pub trait Program {
 #[command(next_help_heading = "Logging")]
 pub struct Logging<P: Program> {
     /// Log what FILTER lets through
-    #[arg(long, global = true, value_name = "FILTER", env = P::LOG, default_value = "info")]
+    #[arg(long, global = true, value_name = "FILTER", env = P::LOG, default_value = USUAL)]
     #[arg(long_help = P::LOG_HELP)]
     log: String,
 
@@ -53,7 +53,20 @@ impl<P: Program> Logging<P> {
     /// # Errors
     /// [`Unusable`] if the filter is none.
     pub fn start(&self) -> anyhow::Result<()> {
-        let filter = EnvFilter::try_new(&self.log).with_context(|| {
+        self.start_with(&self.log)
+    }
+
+    /// The same for a person, who waits for an answer: unless another filter is asked for, only what the crates `own` of the
+    /// program say is logged. What a library remarks, such as a statement that took more than a second, helps nobody there.
+    ///
+    /// # Errors
+    /// [`Unusable`] if the filter is none.
+    pub fn start_for_a_person(&self, own: &[&str]) -> anyhow::Result<()> {
+        self.start_with(&if self.log == USUAL { of_crates(own) } else { self.log.clone() })
+    }
+
+    fn start_with(&self, filter: &str) -> anyhow::Result<()> {
+        let filter = EnvFilter::try_new(filter).with_context(|| {
             Unusable(format!(
                 "--log {:?} is not a filter for logs; write for example info or info,kube=debug",
                 self.log
@@ -67,6 +80,15 @@ impl<P: Program> Logging<P> {
         };
         Ok(())
     }
+}
+
+/// What is logged unless something else is asked for.
+const USUAL: &str = "info";
+
+/// What is logged usually, of these crates alone.
+fn of_crates(own: &[&str]) -> String {
+    let directives = own.iter().map(|name| format!("{name}={USUAL}"));
+    std::iter::once("off".to_owned()).chain(directives).collect::<Vec<_>>().join(",")
 }
 
 /// In a file, and in what `kubectl logs` prints, escape sequences are noise. <https://no-color.org>
@@ -103,6 +125,15 @@ mod tests {
         let error = cli.logging.start().unwrap_err();
         assert_eq!(Exit::after(&error), Exit::Unusable);
         assert!(error.to_string().starts_with("--log \"a=b=c\" is not a filter"), "{error}");
+    }
+
+    #[test]
+    fn a_person_reads_what_the_program_says() {
+        assert_eq!(
+            of_crates(&["some_program", "scavenger_program"]),
+            "off,some_program=info,scavenger_program=info"
+        );
+        EnvFilter::try_new(of_crates(&["some_program"])).unwrap();
     }
 
     #[test]

@@ -33,9 +33,16 @@ use database::{open, open_current, open_for, row_filter, url};
 use request::Request;
 use text::{print_error, print_line};
 
+/// Whose log lines a person reads.
+const OWN_CRATES: [&str; 3] = ["gromacs_submitter", "scavenger_program", "scavenger_schema"];
+
 /// Runs the verb that was asked for.
 pub async fn main(cli: Cli) -> ExitCode {
-    if let Err(error) = cli.logging.start() {
+    let logging = match &cli.command {
+        Command::Run(_) => cli.logging.start(),
+        _ => cli.logging.start_for_a_person(&OWN_CRATES),
+    };
+    if let Err(error) = logging {
         return exit::ended(Err(error));
     }
     // One provider of TLS for every client, before the first one is made.
