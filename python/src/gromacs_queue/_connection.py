@@ -53,6 +53,8 @@ class Database:
             connection = psycopg.connect(
                 self._url,
                 autocommit=True,
+                # Planned for the values each time: an index for a state is of no use to a plan for all states.
+                prepare_threshold=None,
                 cursor_factory=psycopg.RawCursor,
                 connect_timeout=self._timeout,
                 application_name="gromacs_queue",

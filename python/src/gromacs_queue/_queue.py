@@ -171,7 +171,7 @@ class Queue:
         filters = _filter(numbers, state, project, labels, namespace, owner, late)
         if limit is not None and (not isinstance(limit, int) or not 1 <= limit <= 2**31):
             raise RowError("limit must be a whole number of at least 1")
-        return self._database.run(lambda cursor: _list(cursor, filters, limit))
+        return self._database.run(lambda cursor: _list(cursor, filters, limit), take_back=True)
 
     def frame(
         self,
@@ -356,7 +356,8 @@ class Queue:
 
     def _named(self, numbers: Sequence[int]) -> list[Row]:
         """Return the rows of these numbers, in this order."""
-        return self._database.run(lambda cursor: _listed(cursor, numbers))
+        # Reading leaves nothing that could be lost, so that it is done again after any loss of the connection.
+        return self._database.run(lambda cursor: _listed(cursor, numbers), take_back=True)
 
     def _listening(self) -> Connection:
         listener = self._database.connect()
