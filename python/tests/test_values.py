@@ -134,12 +134,12 @@ def test_texts_are_stored_as_they_are(queue: Queue, server: Server) -> None:
 
 
 def test_names_of_columns_are_never_sql(queue: Queue) -> None:
-    for name in ["tpr_path) values (1); --", "id", "state", "owner", "projct", "cancel_requested", "\0", ""]:
+    for name in ["tpr_path) values (1); --", "id", "state", "owner", "projects", "cancel_requested", "\0", ""]:
         with pytest.raises(RowError) as refused:
             queue.add_many([{"tpr_path": "a.tpr", name: "x"}])
         assert is_one_message(refused.value)
     with pytest.raises(RowError, match="is project meant"):
-        queue.add("a.tpr", projct="x")  # type: ignore[call-arg]
+        queue.add("a.tpr", projects="x")  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(
