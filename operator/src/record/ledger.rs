@@ -79,7 +79,7 @@ impl Ledger {
     /// A node was seen.
     pub(super) fn node(&self, node: Node, now: Timestamp) -> Option<Line> {
         let is_news = self.nodes.get(&node.name) != Some(&node);
-        is_news.then(|| Line { time: now, event: Event::Node(node) })
+        is_news.then_some(Line { time: now, event: Event::Node(node) })
     }
 
     /// These nodes are all that there are.

@@ -64,8 +64,8 @@ pub(crate) async fn record(
 ) -> anyhow::Result<End> {
     let mut recorder = Recorder::open(settings.path, settings.max_size, settings.node_labels)?;
     let mut stop = std::pin::pin!(stop);
-    let mut nodes = watch(Objects::<ApiNode>::all(client.clone()))?;
-    let mut pods = watch(Objects::<ApiPod>::all(client.clone()))?;
+    let mut nodes = watch(&Objects::<ApiNode>::all(client.clone()))?;
+    let mut pods = watch(&Objects::<ApiPod>::all(client.clone()))?;
     let mut measured = measure(client.clone(), settings.use_every);
     let mut mark = tokio::time::interval(MARK_EVERY);
     mark.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -90,7 +90,7 @@ pub(crate) async fn record(
 
 type Watch<K> = std::pin::Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> + Send>>;
 
-fn watch<K>(objects: Objects<K>) -> anyhow::Result<Watch<K>>
+fn watch<K>(objects: &Objects<K>) -> anyhow::Result<Watch<K>>
 where
     K: kube::Resource + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + 'static,
 {

@@ -75,7 +75,8 @@ fn a_trace_is_played_and_its_last_half_line_is_left_out() {
 /// A recording of two hours, as `scavenger-operator record` writes it: two nodes, a daemon on each, and a batch of pods every
 /// twenty minutes that asks for a quarter of the cores.
 fn recording(more: &str) -> tempfile::NamedTempFile {
-    let second = |second: i64| jiff::Timestamp::from_second(1_800_000_000 + second).unwrap();
+    let second =
+        |second: i64| jiff::Timestamp::from_second(1_800_000_000 + second).expect("it should be a time");
     let mut text = HEADER.to_owned();
     let mut write = |time: i64, event: Event| text.push_str(&Line { time: second(time), event }.text());
     write(0, Event::Begin);

@@ -1,6 +1,6 @@
 //! The pictures of a comparison: whole files that name what they show, the same bytes each time.
 
-use std::fs;
+use std::{fs, path::Path};
 
 use super::command_line::{simulate, trace};
 
@@ -9,16 +9,18 @@ fn drawn(seeds: &str) -> Vec<(String, String)> {
     let trace = trace("scavenger-job,30,200000,1000,1024,60\n");
     let folder = tempfile::tempdir().expect("a folder should be made");
     let into = folder.path().join("new");
-    let arguments =
-        ["--trace", trace.path().to_str().unwrap(), "--seeds", seeds, "--plot", into.to_str().unwrap()];
+    let name = |path: &Path| path.to_str().expect("names here should be UTF-8").to_owned();
+    let (path, to) = (name(trace.path()), name(&into));
+    let arguments = ["--trace", &path, "--seeds", seeds, "--plot", &to];
     let (status, _, stderr) = simulate(&arguments);
     assert_eq!(status, Some(0), "{stderr}");
     let file = |entry: std::io::Result<fs::DirEntry>| {
-        let entry = entry.unwrap();
-        let text = fs::read_to_string(entry.path()).unwrap();
-        (entry.file_name().into_string().unwrap(), text.replace(trace.path().to_str().unwrap(), ""))
+        let file = entry.expect("the folder should be read").path();
+        let text = fs::read_to_string(&file).expect("a picture should be read");
+        (name(Path::new(file.file_name().unwrap_or_default())), text.replace(&path, ""))
     };
-    let mut files: Vec<(String, String)> = fs::read_dir(&into).unwrap().map(file).collect();
+    let entries = fs::read_dir(&into).expect("the folder should be there");
+    let mut files: Vec<(String, String)> = entries.map(file).collect();
     files.sort();
     files
 }
