@@ -1,5 +1,7 @@
 //! From what watches deliver to the lines of a file, and on from there.
 
+mod watches;
+
 use std::{fs, io::Write as _};
 
 use kube::runtime::watcher::Event as Seen;
