@@ -22,7 +22,7 @@ use crate::{
     values::{DAY, SECOND, Time},
     what_if,
     workload::{
-        Mix, Workload, openb,
+        Mix, Read, Workload, openb,
         scenario::{SCENARIOS, Scenario},
         trace,
     },
@@ -79,7 +79,7 @@ struct Simulate {
     plot: Option<PathBuf>,
     /// Print one page on which an admin can decide: what ScavengerJobs would have got done at several start thresholds, and
     /// what it would have cost ordinary pods
-    #[arg(long, requires = "trace", conflicts_with = "policy")]
+    #[arg(long, conflicts_with_all = ["policy", "scenario", "openb"])]
     what_if: bool,
     /// Say on standard error how much processor time each run took
     #[arg(long)]
@@ -170,8 +170,8 @@ fn simulate(options: &Simulate) -> Result<()> {
             eprintln!("{:>8.2} s  {}", took.time.as_secs_f64(), took.what);
         }
     };
-    if let Some(path) = options.trace.as_ref().filter(|_| options.what_if) {
-        return what_if(options, path, tell);
+    if options.what_if {
+        return what_if(options, tell);
     }
     let pools = pools(&options.pool)?;
     let kinds = kinds(&options.policy)?;
@@ -199,7 +199,9 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Unusable {
     Unusable(format!("{}: cannot be written: {error}", path.display()))
 }
 
-fn what_if(options: &Simulate, path: &Path, tell: impl FnMut(Took)) -> Result<()> {
+fn what_if(options: &Simulate, tell: impl FnMut(Took)) -> Result<()> {
+    let missing = || Unusable("--what-if plays the recording of a cluster: name it with --trace".to_owned());
+    let path = options.trace.as_deref().ok_or_else(missing)?;
     let pool = match &options.pool[..] {
         [] => Pool::usual(PreemptionMode::Scheduler),
         [file] => Pool::read(file)?,
@@ -210,7 +212,7 @@ fn what_if(options: &Simulate, path: &Path, tell: impl FnMut(Took)) -> Result<()
             .into());
         }
     };
-    let trace::Read { workload, recorded, .. } = read_trace(path)?;
+    let Read { workload, recorded, .. } = read_trace(path)?;
     let contenders = what_if::contenders(&pool);
     let draw = |seed| what_if::draw(&workload, seed);
     let outcomes = compare(&contenders, options.seeds, options.late, draw, tell);
@@ -225,7 +227,7 @@ fn what_if(options: &Simulate, path: &Path, tell: impl FnMut(Took)) -> Result<()
 }
 
 /// Reads a trace, and says what was left out.
-fn read_trace(path: &Path) -> Result<trace::Read, Unusable> {
+fn read_trace(path: &Path) -> Result<Read, Unusable> {
     let read = trace::read(path)?;
     if let Some(note) = &read.note {
         eprintln!("{}: {note}", path.display());

@@ -13,7 +13,7 @@ use crate::{
     pool::Pool,
     print::Comparison,
     values::{Amounts, DAY, HOUR, MINUTE, Time},
-    workload::{Mix, Workload, recording::Recorded},
+    workload::{Mix, Recorded, Workload},
 };
 
 /// The start thresholds that are played, in percent: from cautious to close to full.

@@ -4,13 +4,15 @@
 mod gromacs;
 mod mix;
 pub mod openb;
-pub mod recording;
+mod read;
+mod recording;
 pub mod scenario;
 pub mod trace;
 
 use std::collections::BTreeMap;
 
 pub use mix::Mix;
+pub use read::{Read, Recorded};
 
 use crate::values::{Amounts, Time};
 

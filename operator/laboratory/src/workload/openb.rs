@@ -9,7 +9,7 @@ use std::{fs, path::Path};
 use scavenger_program::exit::Unusable;
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::{Node, Ordinary, Workload, trace};
+use super::{Node, Ordinary, Workload, read::finish};
 use crate::values::{Amounts, SECOND, Time};
 
 /// The files of the trace, in one folder.
@@ -58,7 +58,7 @@ pub fn read(folder: &Path, (from, to): (i64, i64)) -> Result<Workload, Unusable>
     }
     let nodes = enough(nodes, &ordinary);
     let mut workload = Workload { nodes, ordinary, scavengers: Vec::new(), length: 0 };
-    trace::finish(&mut workload).map_err(|error| Unusable(format!("{}: {error}", folder.display())))?;
+    finish(&mut workload).map_err(|error| Unusable(format!("{}: {error}", folder.display())))?;
     workload.length = (to - from) * SECOND;
     Ok(workload)
 }

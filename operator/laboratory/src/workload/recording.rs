@@ -8,37 +8,27 @@ use std::{collections::BTreeMap, io::BufRead};
 use jiff::Timestamp;
 use scavenger_recording::{self as recording, Class, Event, Line};
 
-use super::{Node, Ordinary, Workload, trace};
+use super::{
+    Node, Ordinary, Read, Recorded, Workload,
+    read::{ends_in_the_middle, finish},
+};
 use crate::values::{Amounts, HOUR, MINUTE, SECOND, Time};
 
 /// A time without a recorder that is worth a word: one that starts again needs seconds, and says every five minutes that it is
 /// there.
 const GAP: Time = 10 * MINUTE;
 
-/// What was recorded, beside the workload.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Recorded {
-    /// When it began.
-    pub begin: Timestamp,
-    /// Cores that ordinary pods used on average, if that was measured.
-    pub used_cores: Option<f64>,
-}
-
 /// Reads a recording.
 ///
 /// # Errors
 /// A message with the line of what makes no sense, or why there is nothing to play.
-pub(super) fn read(from: impl BufRead) -> Result<trace::Read, String> {
+pub(super) fn read(from: impl BufRead) -> Result<Read, String> {
     let mut history = History::default();
     let read = recording::read(from, |_, line| history.take(line))?;
-    let half = read.half.map(trace::ends_in_the_middle);
+    let half = read.half.map(ends_in_the_middle);
     let (workload, recorded, notes) = history.workload()?;
     let notes: Vec<String> = half.into_iter().chain(notes).collect();
-    Ok(trace::Read {
-        workload,
-        recorded: Some(recorded),
-        note: (!notes.is_empty()).then(|| notes.join("; ")),
-    })
+    Ok(Read { workload, recorded: Some(recorded), note: (!notes.is_empty()).then(|| notes.join("; ")) })
 }
 
 /// What the lines say so far.
@@ -211,7 +201,7 @@ impl History {
         note(elsewhere, "pods on those nodes");
         note(unbound, "pods that found no node: nobody knows how long they would have run");
         note(of_scavengers, "pods of ScavengerJobs");
-        trace::finish(&mut workload)?;
+        finish(&mut workload)?;
         workload.length = length;
         Ok((workload, Recorded { begin, used_cores: usage }, notes))
     }
@@ -264,7 +254,7 @@ mod tests {
     use scavenger_recording::HEADER;
 
     /// Rows behind the header and the line `begin`, each with its minute in front.
-    fn recorded(rows: &str) -> Result<trace::Read, String> {
+    fn recorded(rows: &str) -> Result<Read, String> {
         let at = |minute: i64| Timestamp::from_second(1_800_000_000 + 60 * minute).unwrap();
         let mut text = format!("{HEADER}{}", Line { time: at(0), event: Event::Begin }.text());
         for row in rows.lines() {

@@ -13,21 +13,11 @@ use scavenger_recording::HEADER;
 use serde::Deserialize;
 
 use super::{
-    Node, Ordinary, Scavenger, Workload,
-    recording::{self, Recorded},
+    Node, Ordinary, Read, Scavenger, Workload,
+    read::{ends_in_the_middle, finish},
+    recording,
 };
 use crate::values::{Amounts, Time};
-
-/// What was read of a trace, and what people should know about it.
-#[derive(Debug)]
-pub struct Read {
-    /// The workload.
-    pub workload: Workload,
-    /// What else is known, if it is the recording of a cluster.
-    pub recorded: Option<Recorded>,
-    /// What was left out, if something was.
-    pub note: Option<String>,
-}
 
 /// A row as it stands there. What does not concern its kind is empty.
 #[derive(Debug, Deserialize)]
@@ -114,11 +104,6 @@ fn whole_lines(text: &str) -> (&str, Option<String>) {
     (whole, (!rest.is_empty()).then(|| ends_in_the_middle(number)))
 }
 
-/// What is said of a trace whose last line is not whole.
-pub(super) fn ends_in_the_middle(number: u64) -> String {
-    format!("line {number} ends in the middle; the trace is read up to there")
-}
-
 fn said(error: &csv::Error) -> String {
     let line = error.position().map_or(0, csv::Position::line);
     match error.kind() {
@@ -200,20 +185,6 @@ fn above_zero(name: &str, seconds: Option<f64>) -> Result<Time, String> {
         0 => Err(format!("{name} is 0, and must be more")),
         time => Ok(time),
     }
-}
-
-/// Sorts what has to be in order, and refuses a trace in which there is nothing to look at. It ends when the last ordinary pod
-/// does, or with the last submission of a ScavengerJob if that is later.
-pub(super) fn finish(workload: &mut Workload) -> Result<(), String> {
-    if workload.nodes.is_empty() {
-        return Err("it has no nodes".to_owned());
-    }
-    workload.ordinary.sort_by_key(|pod| pod.arrival);
-    workload.scavengers.sort_by_key(|sj| sj.arrival);
-    let ends = workload.ordinary.iter().map(|pod| pod.arrival.saturating_add(pod.duration));
-    let ends = ends.chain(workload.scavengers.iter().map(|sj| sj.arrival.saturating_add(sj.work)));
-    workload.length = ends.max().ok_or("it has neither ordinary pods nor ScavengerJobs")?;
-    Ok(())
 }
 
 #[cfg(test)]

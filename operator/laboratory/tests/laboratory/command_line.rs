@@ -166,6 +166,11 @@ fn an_admin_reads_on_one_page_what_scavenger_jobs_would_do() {
     assert!(cautious[0] > 1.0 && full[4] > cautious[4], "{page}");
     assert!(cautious[5] < 1.0 && full[5] >= 1.0, "{page}");
     assert!(page.lines().count() < 40 && page.lines().all(|line| line.len() <= 140), "{page}");
-    let (status, _, stderr) = simulate(&["--scenario", "steady", "--what-if"]);
-    assert_eq!(status, Some(2), "{stderr}");
+    for (others, said) in [
+        (&["--scenario", "steady"][..], "cannot be used with"),
+        (&[], "--what-if plays the recording of a cluster: name it with --trace"),
+    ] {
+        let (status, _, stderr) = simulate(&[&["--what-if"], others].concat());
+        assert!(status == Some(2) && stderr.contains(said), "{stderr}");
+    }
 }
