@@ -338,3 +338,78 @@ async fn chains_on_the_command_line() {
     assert_eq!(refused.status.code(), Some(1));
     assert!(text(&refused.stderr).contains("row 1 is failed, and row 2 waits for it: retry row 1"));
 }
+
+#[tokio::test]
+async fn a_row_may_begin_however_others_ended() {
+    let (submitter, admin, alice) = queue().await;
+    let one = add(&alice, "one.tpr", &[]).await;
+    let other = add(&alice, "other.tpr", &[]).await;
+    let any_end = NewRow { after_any: Some(vec![one, other]), ..new_row("sum.tpr", &[]) };
+    let sum = alice.add(&any_end).await.expect("should add");
+    let both = NewRow { after_any: Some(vec![other]), ..new_row("both.tpr", &[one]) };
+    let both = alice.add(&both).await.expect("should add");
+    assert_eq!(claimed(&submitter).await, [one, other]);
+    assert_eq!(
+        reason(&alice, sum).await,
+        format!("waits for the end of rows {one} (queued), {other} (queued)")
+    );
+    assert_eq!(
+        reason(&alice, both).await,
+        format!("waits for row {one} (queued), and waits for the end of row {other} (queued)")
+    );
+
+    set(&admin, other, State::Failed).await;
+    assert_eq!(reason(&alice, sum).await, format!("waits for the end of row {one} (queued)"));
+    let mut listener = submitter.listen().await.expect("should listen");
+    set(&admin, one, State::Cancelled).await;
+    tokio::time::timeout(Duration::from_secs(30), listener.recv())
+        .await
+        .expect("submitters should hear of it")
+        .expect("should listen");
+    assert_eq!(claimed(&submitter).await, [sum], "both of them have ended");
+    assert!(
+        reason(&alice, both).await.starts_with(&format!("row {one} was cancelled, and this row begins only"))
+    );
+
+    // A row that is tried again has not ended.
+    set(&admin, one, State::Queued).await;
+    assert!(waits(&admin, sum).await);
+    set(&admin, one, State::Completed).await;
+    assert_eq!(claimed(&submitter).await, [sum, both]);
+    set(&admin, other, State::Queued).await;
+    assert!(waits(&admin, sum).await && waits(&admin, both).await);
+    set(&admin, other, State::Failed).await;
+    assert_eq!(alice.remove(&[other]).await.expect("nobody waits for its completion"), [other]);
+    assert_eq!(claimed(&submitter).await, [sum, both]);
+
+    let missing = NewRow { after_any: Some(vec![one, 4711]), ..new_row("d.tpr", &[]) };
+    let error = alice.add(&missing).await.expect_err("should refuse").to_string();
+    assert_eq!(
+        error,
+        "after_any names row 4711, and alice has no row 4711; name rows that alice added before (rule \
+         gromacs_to_tune_after_any_allowed)"
+    );
+    let last = add(&alice, "last.tpr", &[sum]).await;
+    let circle = Edit { after_any: Some(vec![last]), ..Edit::default() };
+    let error = alice.edit(&[sum], &circle, false).await.expect_err("should refuse").to_string();
+    assert!(
+        error.starts_with(&format!("row {sum} cannot come after row {last}, which waits for row {sum}")),
+        "{error}"
+    );
+    let none = Edit { after_any: Some(Vec::new()), ..Edit::default() };
+    set(&admin, one, State::Queued).await;
+    assert!(waits(&admin, sum).await);
+    alice.edit(&[sum], &none, false).await.expect("should change");
+    assert!(!waits(&admin, sum).await);
+}
+
+#[tokio::test]
+async fn the_command_line_says_after_any() {
+    let program = Program::migrated().await;
+    program.good(&["add", "a.tpr"]);
+    program.good(&["add", "b.tpr", "--after-any", "1"]);
+    let shown = program.good(&["show", "2"]);
+    assert!(shown.contains("after any") && shown.contains("waits for the end of row 1 (queued)"), "{shown}");
+    program.good(&["edit", "2", "--no-after-any"]);
+    assert!(!program.good(&["show", "2"]).contains("after any"));
+}

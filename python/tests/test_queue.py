@@ -21,6 +21,19 @@ def test_a_row_has_what_the_view_says(queue: Queue) -> None:
     assert len({first, row, first}) == 2
 
 
+def test_rows_begin_after_others_have_ended(queue: Queue, server: Server) -> None:
+    first, second = queue.add("a.tpr"), queue.add("b.tpr")
+    row = queue.add("sum.tpr", after_any=[first, second.id])
+    assert row.after_any == (first.id, second.id)
+    assert row.reason == f"waits for the end of rows {first.id} (queued), {second.id} (queued)"
+    server.end(first.id)
+    server.end(second.id, "failed")
+    assert not (queue.rows(row)[0].reason or "").startswith("waits for the end")
+    assert queue.edit(row, after_any=None)[0].after_any == ()
+    with pytest.raises(RowError, match="after_any names row 99"):
+        queue.edit(row, after_any=99)
+
+
 def test_what_is_missing_is_named(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RowError, match="tpr_path is missing"):
         queue.add()

@@ -138,6 +138,7 @@ fn facts(row: &QueueRow, story: &Value) -> Vec<(&'static str, String)> {
     }
     facts.push(("asked for", asked(simulation)));
     facts.extend(rows_of(&simulation["after"]).map(|rows| ("after", rows)));
+    facts.extend(rows_of(&simulation["after_any"]).map(|rows| ("after any", rows)));
     facts.push(("time", times(row)));
     facts.push(("results", format!("{} on the volume", folder(&row.tpr_path, row.id))));
     if let Some(next) = next(row) {

@@ -248,7 +248,7 @@ impl Store {
     /// Queued rows that wait for other rows, and for which: the first so many.
     pub async fn waiting_for_rows(&self, limit: i64) -> Result<Vec<WaitingRow>, StoreError> {
         Ok(sqlx::query_as(
-            "select q.id, q.owner, q.namespace, q.tpr_path, coalesce(gromacs_waits_for(q.id, q.after), '') as reason
+            "select q.id, q.owner, q.namespace, q.tpr_path, coalesce(gromacs_waits_for(q.id, q.after, q.after_any), '') as reason
             from gromacs_to_tune q where q.state = 'queued' and q.waits_for_rows order by q.id limit $1",
         )
         .bind(limit)

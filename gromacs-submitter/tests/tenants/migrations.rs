@@ -1,7 +1,9 @@
 //! What migrations leave behind: everything is protected, and no superuser is needed.
 
-use gromacs_submitter::store::RowFilter;
+use gromacs_submitter::store::{NewRow, RowFilter};
+use scavenger_schema::simulation::MIGRATIONS;
 use sqlx::Executor as _;
+use sqlx::migrate::Migrator;
 
 use super::postgres::{as_role, empty_database, migrated_database, store};
 use super::{Queue, a_life, any, count, new_row, refused, tenant};
@@ -166,4 +168,42 @@ async fn reports_of_ends_begin_with_the_webhook() {
     assert_eq!(deleted.rows_affected(), 2, "a report holds no row");
     let mut submitter = queue.connect("submitter").await;
     assert_eq!(count(&mut submitter, "gromacs_end_report").await, 0);
+}
+
+/// Rows that come after others were there before `after_any` was.
+#[tokio::test]
+async fn rows_that_wait_are_waiting_after_the_migration_of_after_any() {
+    migrated_database().await;
+    let url = empty_database().await;
+    let admin = store(&url, "admin");
+    let first = MIGRATIONS.iter().filter(|migration| migration.version < 19).cloned().collect();
+    Migrator::with_migrations(first).run(admin.pool()).await.expect("should migrate to the version before");
+    admin.add_tenant(&tenant("alice", "chem"), false).await.expect("should add a tenant");
+    let alice = store(&as_role(&url, "alice"), "alice");
+    let row = alice.add(&new_row("chem")).await.expect("should add");
+    let next = NewRow { after: Some(vec![row]), tpr_path: "next.tpr".to_owned(), ..new_row("chem") };
+    let next = alice.add(&next).await.expect("should add");
+    admin.migrate().await.expect("should migrate");
+    let waits = |row: i64| {
+        let admin = admin.clone();
+        async move {
+            let asked = "select waits_for_rows from gromacs_to_tune where id = $1";
+            let found: bool =
+                sqlx::query_scalar(asked).bind(row).fetch_one(admin.pool()).await.expect("should be there");
+            found
+        }
+    };
+    assert!(waits(next).await);
+    // Programs of the version before ask with two arguments.
+    let before = "select gromacs_waits_for(id, after) from gromacs_to_tune where id = $1";
+    let reason: Option<String> =
+        sqlx::query_scalar(before).bind(next).fetch_one(alice.pool()).await.expect("should answer");
+    assert_eq!(reason, Some(format!("waits for row {row} (queued)")));
+    let any_end = NewRow { after_any: Some(vec![next]), tpr_path: "last.tpr".to_owned(), ..new_row("chem") };
+    let last = alice.add(&any_end).await.expect("should add");
+    for (ended, state) in [(row, "completed"), (next, "failed")] {
+        let statement = format!("update gromacs_to_tune set state = '{state}' where id = {ended}");
+        admin.pool().execute(sqlx::AssertSqlSafe(statement)).await.expect("should end");
+    }
+    assert!(!waits(next).await && !waits(last).await);
 }

@@ -107,6 +107,9 @@ class Row:
     simulations: int
     """Number of simulations that it computes side by side; 1 without multidir."""
 
+    after_any: tuple[int, ...]
+    """Rows that must have ended before it begins."""
+
     seconds_left: int | None
     """Seconds until expected_finish_time, by the clock of the database."""
 
@@ -120,4 +123,4 @@ class Row:
 
 
 TIMES: Final = frozenset(["expected_finish_time", "creation_time", "start_time", "finish_time", "deadline"])
-LISTS: Final = frozenset(["after"])
+LISTS: Final = frozenset(["after", "after_any"])

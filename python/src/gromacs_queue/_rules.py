@@ -50,7 +50,7 @@ class Request(NamedTuple):
     states: tuple[str, ...]
     refusal: str
 
-SCHEMA_VERSION: Final = 18
+SCHEMA_VERSION: Final = 19
 CHANNELS: Final = ("gromacs_to_tune", "gromacs_event")
 State: TypeAlias = Literal["queued", "inspecting", "tuning", "submitted", "running", "interrupted", "completed", "failed", "cancelled"]
 STATES: Final = ("queued", "inspecting", "tuning", "submitted", "running", "interrupted", "completed", "failed", "cancelled")
@@ -80,6 +80,7 @@ RULES: Final[dict[str, str]] = {
     "gromacs_to_tune_labels_valid": "labels must be an object of names and texts such as {\"T\": \"310\"}, at most 4096 bytes; a name has 1 to 63 characters, without '=' and ','",
     "gromacs_to_tune_node_labels_valid": "node_labels must be an object of at most 32 labels of a node, such as {\"kubernetes.io/arch\": \"amd64\"}",
     "gromacs_to_tune_after_valid": "after must be a list of at most 100 numbers of rows, such as {7, 8}",
+    "gromacs_to_tune_after_any_valid": "after_any must be a list of at most 100 numbers of rows, such as {7, 8}",
     "gromacs_to_tune_deadline_valid": "deadline must be a time between the years 2000 and 9000",
     "gromacs_to_tune_priority_valid": "priority must be between -1000000 and 1000000",
     "gromacs_to_tune_max_cpu_millicores_valid": "max_cpu_millicores must be between 500 and 1024000 thousandths of a core",
@@ -157,6 +158,7 @@ COLUMNS: Final[dict[str, Column]] = {
     "node_labels": Column("jsonb", True, True),
     "held": Column("boolean", True, True),
     "after": Column("bigint[]", True, True),
+    "after_any": Column("bigint[]", True, True),
     "deadline": Column("timestamptz", True, True),
     "priority": Column("integer", True, True),
     "max_cpu_millicores": Column("integer", True, True),
@@ -241,6 +243,9 @@ class Given(TypedDict, total=False):
 
     after: RowNumber | Sequence[RowNumber] | None
     """Rows of the same owner that must be completed before this one begins: its file is not even read before. A row that was removed counts as completed."""
+
+    after_any: RowNumber | Sequence[RowNumber] | None
+    """Rows of the same owner that must have ended before this one begins: completed, failed or cancelled. A row that was removed has ended."""
 
     deadline: Time | None
     """When it should be completed. It orders the choice of configurations, and lets the row grow earlier; nothing is stopped for it. No deadline if null."""
@@ -383,6 +388,9 @@ class Changes(TypedDict, total=False):
 
     after: RowNumber | Sequence[RowNumber] | None
     """Rows of the same owner that must be completed before this one begins: its file is not even read before. A row that was removed counts as completed."""
+
+    after_any: RowNumber | Sequence[RowNumber] | None
+    """Rows of the same owner that must have ended before this one begins: completed, failed or cancelled. A row that was removed has ended."""
 
     deadline: Time | None
     """When it should be completed. It orders the choice of configurations, and lets the row grow earlier; nothing is stopped for it. No deadline if null."""

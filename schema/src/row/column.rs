@@ -2,6 +2,9 @@
 
 use super::value::Kind;
 
+/// The migration that makes the table.
+pub(super) const FIRST: i64 = 18;
+
 /// Before other options of the same heading.
 pub(super) const EARLY: i8 = -1;
 
@@ -17,6 +20,8 @@ pub struct Column {
     pub kind: Kind,
     /// What it means, with its unit.
     pub comment: &'static str,
+    /// The migration that adds it.
+    pub since: i64,
     /// What it holds if nobody says it, as SQL; null without any.
     pub default: Option<&'static str>,
     /// An INSERT must give it.
@@ -108,6 +113,7 @@ pub(super) const fn column(comment: &'static str) -> Column {
         name: "",
         kind: Kind::Text,
         comment,
+        since: FIRST,
         default: None,
         is_required: false,
         is_request: false,
@@ -154,6 +160,7 @@ impl Column {
         valid(condition: &'static str, message: &'static str) = .check = Some(Check::Sql { condition, message });
         range(min: f64, max: f64, unit: &'static str) = .check = Some(Check::Range { min, max, unit, is_at_once: false });
         range_at_once(min: f64, max: f64, unit: &'static str) = .check = Some(Check::Range { min, max, unit, is_at_once: true });
+        since(migration: i64) = .since = migration;
         fixed() = .update = Update::Never;
         always() = .update = Update::Always;
         flag(long: &'static str, value: &'static str) = .flag.long = long, .flag.value = value;

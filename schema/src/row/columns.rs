@@ -360,6 +360,15 @@ table! {
                 for its retry.")
             .edit("Begin only after the row ROW is completed; may be repeated, and replaces what was said before")
             .clear("no-after", "Wait for no other row");
+        after_any: Vec<i64> = column("Rows of the same owner that must have ended before this one begins: completed, failed or cancelled. A row that was removed has ended.")
+            .since(19).default("'{}'")
+            .valid("cardinality(after_any) <= 100 and coalesce(array_ndims(after_any), 1) = 1 and array_position(after_any, null) is null",
+                "after_any must be a list of at most 100 numbers of rows, such as {7, 8}")
+            .flag("after-any", "ROW").heading("Scheduling")
+            .add("Begin only after the row ROW has ended, whether it completed or failed; may be repeated\n\n\
+                For rows that sum up what others left, such as an analysis. If ROW is tried again before these rows begin, they wait again.")
+            .edit("Begin only after the row ROW has ended, whether it completed or failed; may be repeated, and replaces what was said before")
+            .clear("no-after-any", "Wait for the end of no other row");
         // Beyond that programs cannot read a time, and infinity is none.
         deadline: Moment | Option<Moment> = column("When it should be completed. It orders the choice of configurations, and lets the row grow earlier; nothing is stopped for it. No deadline if null.")
             .valid("deadline between '2000-01-01 00:00:00+00' and '9000-01-01 00:00:00+00'",

@@ -6,8 +6,8 @@ use super::{COLUMNS, Column, System, Update, all};
 use crate::rules::RULES;
 use crate::simulation::MIGRATIONS;
 
-/// The migration, relative to the checkout.
-pub const FILE: &str = "schema/migrations/0018_queue.sql";
+/// The folder of the migrations, relative to the checkout.
+const FOLDER: &str = "schema/migrations";
 
 /// What a line begins with, and then the name of a part, above what is generated.
 const BEGIN: &str = "-- Generated from schema/src/row: ";
@@ -18,15 +18,21 @@ const END: &str = "-- End of what is generated.";
 /// Longest line of a list.
 const WIDTH: usize = 120;
 
-/// The migration with all of its parts as the table has them.
+/// Each migration by its file, with all of its parts as the table has them. A part has the columns that its migration adds, so
+/// one that was released stays as it is.
 ///
 /// # Errors
 /// The name of a part that is not known, or has no end.
-pub fn migration() -> Result<String, String> {
-    MIGRATIONS.iter().last().map_or(Ok(String::new()), |migration| fill(migration.sql.as_str()))
+pub fn migrations() -> Result<Vec<(String, String)>, String> {
+    let migration = |migration: &sqlx::migrate::Migration| {
+        let name = migration.description.replace(' ', "_");
+        let file = format!("{FOLDER}/{:04}_{name}.sql", migration.version);
+        Ok((file, fill(migration.sql.as_str(), migration.version)?))
+    };
+    MIGRATIONS.iter().map(migration).collect()
 }
 
-fn fill(text: &str) -> Result<String, String> {
+fn fill(text: &str, version: i64) -> Result<String, String> {
     let mut filled = String::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -34,7 +40,7 @@ fn fill(text: &str) -> Result<String, String> {
         filled.push('\n');
         let Some(name) = line.trim_start().strip_prefix(BEGIN) else { continue };
         let indent = &line[..line.len() - line.trim_start().len()];
-        for generated in part(name).ok_or_else(|| format!("there is no part {name:?}"))?.lines() {
+        for generated in part(name, version).ok_or_else(|| format!("there is no part {name:?}"))?.lines() {
             // Writing to a String cannot fail.
             let _ = writeln!(filled, "{indent}{generated}");
         }
@@ -44,25 +50,32 @@ fn fill(text: &str) -> Result<String, String> {
     Ok(filled)
 }
 
-fn part(name: &str) -> Option<String> {
+/// A part of the migration `version`.
+fn part(name: &str, version: i64) -> Option<String> {
+    let of_version = || all().filter(move |column| column.since == version);
+    let check = |column: &Column| Some((format!("{}_valid", column.name), column.condition()?));
+    let constraint = |(name, condition)| format!("constraint gromacs_to_tune_{name} check ({condition})");
     Some(match name {
-        "columns" => all().map(definition).collect(),
+        "columns" => of_version().map(|column| definition(column) + ",\n").collect(),
         "checks" => {
-            let of_columns = all().filter_map(|it| Some((format!("{}_valid", it.name), it.condition()?)));
             let others = RULES.iter().map(|rule| (rule.name.to_owned(), rule.condition.to_owned()));
-            let checks = of_columns.chain(others);
-            checks
-                .map(|(name, condition)| format!("constraint gromacs_to_tune_{name} check ({condition}),\n"))
-                .collect()
+            of_version().filter_map(check).chain(others).map(|it| constraint(it) + ",\n").collect()
         }
-        "comments" => all().map(comment).collect(),
+        "further columns" => {
+            let columns = of_version().map(|column| format!("add column {}", definition(column)));
+            let checks = of_version().filter_map(check).map(|it| format!("add {}", constraint(it)));
+            let changes: Vec<String> = columns.chain(checks).collect();
+            format!("alter table gromacs_to_tune\n    {};\n", changes.join(",\n    "))
+        }
+        "comments" => of_version().map(comment).collect(),
         "rights" => {
-            let inserted = all().filter(|column| !column.is_request);
-            let updated = all().filter(|column| column.update != Update::Never);
+            let inserted = of_version().filter(|column| !column.is_request);
+            let updated = of_version().filter(|column| column.update != Update::Never);
             grant("insert", inserted) + &grant("update", updated)
         }
         "trigger of edits" => {
-            let columns = names(COLUMNS.iter().filter(|column| column.update == Update::AtRest));
+            let known = COLUMNS.iter().filter(|column| column.since <= version);
+            let columns = names(known.filter(|column| column.update == Update::AtRest));
             let list = wrap("create trigger gromacs_edit_allowed before update of ", &columns);
             format!("{list}\n    on gromacs_to_tune for each row execute function gromacs_edit_allowed();\n")
         }
@@ -84,8 +97,7 @@ fn definition(column: &Column) -> String {
     let is_filled = column.is_required || column.is_of_tenant || column.default.is_some();
     let mut line = format!("{} {}", column.name, column.kind.sql());
     line.push_str(if is_filled { " not null" } else { "" });
-    line.push_str(&column.default.map(|default| format!(" default {default}")).unwrap_or_default());
-    line + ",\n"
+    line + &column.default.map(|default| format!(" default {default}")).unwrap_or_default()
 }
 
 fn comment(column: &Column) -> String {
@@ -128,23 +140,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_migration_is_as_the_table_has_it() {
-        let written = MIGRATIONS.iter().last().expect("should have a migration").sql.as_str();
-        assert!(migration().expect("should have every part") == written, "run `cargo xtask generate`");
-        for name in ["columns", "checks", "comments", "rights", "trigger of edits", "system of a calibration"]
-        {
+    fn the_migrations_are_as_the_table_has_them() {
+        let filled = migrations().expect("should have every part");
+        let written: String = MIGRATIONS.iter().map(|migration| migration.sql.as_str()).collect();
+        let generated: String = filled.into_iter().map(|(_, text)| text).collect();
+        assert!(generated == written, "run `cargo xtask generate`");
+        for name in [
+            "columns",
+            "checks",
+            "further columns",
+            "comments",
+            "rights",
+            "trigger of edits",
+            "system of a calibration",
+        ] {
             assert!(written.contains(&format!("{BEGIN}{name}\n")), "{name}");
+        }
+    }
+
+    #[test]
+    fn each_column_is_added_by_a_migration() {
+        for column in all() {
+            let found = MIGRATIONS.iter().find(|migration| migration.version == column.since);
+            let text = found.map(|migration| migration.sql.as_str()).unwrap_or_default();
+            let line = format!("{} {}", column.name, column.kind.sql());
+            assert!(
+                text.lines().any(|it| it.trim_start().trim_start_matches("add column ").starts_with(&line)),
+                "{line}"
+            );
         }
     }
 
     #[test]
     fn a_part_that_nobody_knows_or_ends_is_an_error() {
         assert!(
-            fill("-- Generated from schema/src/row: column\n")
+            fill("-- Generated from schema/src/row: column\n", 18)
                 .is_err_and(|error| error.contains("\"column\""))
         );
         assert!(
-            fill("-- Generated from schema/src/row: rights\n").is_err_and(|error| error.contains("no end"))
+            fill("-- Generated from schema/src/row: rights\n", 18)
+                .is_err_and(|error| error.contains("no end"))
         );
     }
 }

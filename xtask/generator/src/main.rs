@@ -12,12 +12,14 @@ use serde_json::json;
 fn main() -> Result<()> {
     let crds =
         scavenger_schema::crds_yaml().context("the CustomResourceDefinitions cannot be written as YAML")?;
-    let files = json!({
-        sql::FILE: sql::migration().map_err(Error::msg)?,
+    let mut files = json!({
         python::FILE: python::module(),
         "schema/generated/crds.yaml": crds,
         "schema/generated/tuner-openapi.json": scavenger_schema::openapi::openapi(),
         "docs/tuner-model.md": scavenger_tuner_model::description::page(),
     });
+    for (path, text) in sql::migrations().map_err(Error::msg)? {
+        files[path] = text.into();
+    }
     serde_json::to_writer(io::stdout().lock(), &files).context("the files cannot be printed")
 }
