@@ -8,11 +8,12 @@ use crate::{cache, chart, docs, generate, layers, lint, paths, release, rules, s
 
 /// Members of the workspace, each checked alone: a build of the whole workspace merges features and hides what one of
 /// them forgot to ask for.
-const CRATES: [&str; 22] = [
+const CRATES: [&str; 23] = [
     "scavenger-vocabulary",
     "scavenger-cgroups",
     "scavenger-node-agent",
     "scavenger-planner",
+    "scavenger-forecast",
     "scavenger-simulator",
     "scavenger-laboratory",
     "scavenger-specs",
@@ -140,16 +141,18 @@ fn go() -> Result<()> {
     Ok(())
 }
 
-/// The planner is a function of values: no client, runtime or log crate among what it depends on.
+/// The planner is a function of values, and so is the forecast: no client, runtime or log crate among what it depends on.
 fn planner_is_pure() -> Result<()> {
-    let text = tree(&["--package", "scavenger-planner", "--edges", "normal"])?;
     let banned = ["kube", "k8s-openapi", "tokio", "tracing", "log", "rand", "scavenger-schema"];
-    let found: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.split_whitespace().next())
-        .filter(|name| banned.contains(name))
-        .collect();
-    if found.is_empty() { Ok(()) } else { bail!("scavenger-planner depends on {}", found.join(", ")) }
+    for package in ["scavenger-planner", "scavenger-forecast"] {
+        let text = tree(&["--package", package, "--edges", "normal"])?;
+        let names = text.lines().filter_map(|line| line.split_whitespace().next());
+        let found: Vec<&str> = names.filter(|name| banned.contains(name)).collect();
+        if !found.is_empty() {
+            bail!("{package} depends on {}", found.join(", "));
+        }
+    }
+    Ok(())
 }
 
 /// Tests add no feature to what programs depend on: else everything above it would be compiled a second time for the images.

@@ -48,8 +48,9 @@ const SQL: [&str; 6] = ["select ", "insert ", "update ", "delete ", "with ", "id
 const MIGRATIONS: &str = "schema/migrations/";
 
 /// Folders of code whose strings are messages.
-const CODE: [&str; 19] = [
+const CODE: [&str; 20] = [
     "gromacs-submitter/src",
+    "operator/forecast/src",
     "operator/laboratory/src",
     "operator/node-agent/cgroups/src",
     "operator/node-agent/src",
