@@ -13,7 +13,7 @@ use scavenger_program::{exit::Unusable, output};
 
 use crate::{
     compare::{Took, compare, contenders, mode_name},
-    plot,
+    coverage, plot,
     policy::Kind,
     pool::{Document, Pool},
     print::{self, Comparison},
@@ -41,6 +41,7 @@ enum Command {
     Simulate(Simulate),
     Targets(Targets),
     Sweep(Sweep),
+    Coverage(coverage::Options),
     Scenarios,
 }
 
@@ -161,6 +162,7 @@ pub fn run(options: &Options) -> Result<()> {
         Command::Simulate(options) => simulate(options),
         Command::Targets(options) => targets(options),
         Command::Sweep(options) => sweep(options),
+        Command::Coverage(options) => coverage::run(options),
     }
 }
 

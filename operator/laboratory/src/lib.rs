@@ -8,6 +8,7 @@
 //! | one run, from the first event to the last | `run` |
 //! | the figures of a run, and of several seeds | `measure`, `seeds`, `compare` |
 //! | whether the targets are met, and what other settings cost | `targets`, `sweep` |
+//! | what forecasts of starts come to | `coverage` |
 //! | the page on which an admin decides | `what_if` |
 //! | the pool of a file, what is printed and drawn | `pool`, `print`, `plot`, `cli` |
 //!
@@ -16,6 +17,7 @@
 pub mod chance;
 pub mod cli;
 pub mod compare;
+pub mod coverage;
 pub mod fidelity;
 pub mod measure;
 pub mod plot;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Mix, Node, Ordinary, Workload, gromacs};
+use super::{Mix, Node, Ordinary, Scavenger, Workload, gromacs};
 use crate::{
     chance::Chance,
     values::{Amounts, DAY, HOUR, MINUTE, Time},
@@ -15,35 +15,46 @@ pub struct Scenario {
     pub name: &'static str,
     /// What it shows.
     pub about: &'static str,
-    draw: fn(u64) -> Workload,
+    length: Time,
+    draw: fn(u64, Time) -> Workload,
 }
 
 /// All of them.
 pub const SCENARIOS: [Scenario; 6] = [
-    Scenario { name: "steady", about: "ordinary pods request about 60% of the cpu all day", draw: steady },
+    Scenario {
+        name: "steady",
+        about: "ordinary pods request about 60% of the cpu all day",
+        length: 2 * DAY,
+        draw: steady,
+    },
     Scenario {
         name: "daily",
         about: "ordinary pods request 35% of the cpu at night and 85% at noon",
+        length: 2 * DAY,
         draw: daily,
     },
     Scenario {
         name: "bursty",
         about: "every two hours or so a batch asks for a third of the cluster at once",
+        length: 2 * DAY,
         draw: bursty,
     },
     Scenario {
         name: "large-jobs",
         about: "ordinary pods of 16 and 32 cores, and ScavengerJobs of several large pods",
+        length: 2 * DAY,
         draw: large_jobs,
     },
     Scenario {
         name: "gromacs",
         about: "the ordinary pods of daily, and rows of the queue with speeds from the tuner's model",
+        length: 2 * DAY,
         draw: gromacs_rows,
     },
     Scenario {
         name: "month",
         about: "2,000 nodes and 20,000 ScavengerJobs for 30 days, to measure the speed",
+        length: 30 * DAY,
         draw: month,
     },
 ];
@@ -58,7 +69,29 @@ impl Scenario {
     /// The workload for a seed.
     #[must_use]
     pub fn draw(&self, seed: u64) -> Workload {
-        (self.draw)(seed)
+        (self.draw)(seed, self.length)
+    }
+
+    /// The workload for a seed, and for another length: what is submitted at once comes again each time that the scenario is
+    /// over. With a load, ScavengerJobs have work for so many percent of the cpu instead.
+    #[must_use]
+    pub fn draw_longer(&self, seed: u64, length: Time, load: Option<i64>) -> Workload {
+        let mut workload = (self.draw)(seed, length);
+        workload.scavengers.clear();
+        let kept = |place: usize| match load {
+            // Spread evenly.
+            Some(load) => {
+                (place as i64 + 1) * load / SCAVENGER_PERCENT > place as i64 * load / SCAVENGER_PERCENT
+            }
+            None => true,
+        };
+        for (number, begin) in (0..length).step_by(self.length as usize).enumerate() {
+            let part = (self.draw)(seed.wrapping_add(1_000_000 * number as u64), self.length).scavengers;
+            let part = part.into_iter().enumerate().filter(|(place, _)| kept(*place));
+            workload.scavengers.extend(part.map(|(_, sj)| Scavenger { arrival: sj.arrival + begin, ..sj }));
+        }
+        workload.scavengers.retain(|sj| sj.arrival < length);
+        workload
     }
 }
 
@@ -153,25 +186,25 @@ fn workload(
     Workload { nodes, ordinary, scavengers, length }
 }
 
-fn steady(seed: u64) -> Workload {
+fn steady(seed: u64, length: Time) -> Workload {
     let ordinaries =
         Ordinaries { sizes: &SMALL, duration: (5 * MINUTE, 8 * HOUR), load: |_| 0.6, highest: 0.6 };
-    workload(seed, 60, 2 * DAY, &ordinaries, Mix::filling)
+    workload(seed, 60, length, &ordinaries, Mix::filling)
 }
 
-fn daily(seed: u64) -> Workload {
+fn daily(seed: u64, length: Time) -> Workload {
     let load = |time: Time| {
         let part_of_day = time.rem_euclid(DAY) as f64 / DAY as f64;
         0.6 - 0.25 * (part_of_day * std::f64::consts::TAU).cos()
     };
     let ordinaries = Ordinaries { sizes: &SMALL, duration: (5 * MINUTE, 4 * HOUR), load, highest: 0.85 };
-    workload(seed, 60, 2 * DAY, &ordinaries, Mix::filling)
+    workload(seed, 60, length, &ordinaries, Mix::filling)
 }
 
-fn bursty(seed: u64) -> Workload {
+fn bursty(seed: u64, length: Time) -> Workload {
     let ordinaries =
         Ordinaries { sizes: &SMALL, duration: (5 * MINUTE, 8 * HOUR), load: |_| 0.45, highest: 0.45 };
-    let mut workload = workload(seed, 60, 2 * DAY, &ordinaries, Mix::filling);
+    let mut workload = workload(seed, 60, length, &ordinaries, Mix::filling);
     let cpu = workload.capacity().cpu;
     let mut chance = Chance::new(seed, 3);
     let mut time = 0;
@@ -196,7 +229,7 @@ fn bursty(seed: u64) -> Workload {
     workload
 }
 
-fn large_jobs(seed: u64) -> Workload {
+fn large_jobs(seed: u64, length: Time) -> Workload {
     let ordinaries = Ordinaries {
         sizes: &[(1000, 2048), (2000, 4096), (4000, 16_384), (15_000, 32_768), (30_000, 65_536)],
         duration: (20 * MINUTE, 8 * HOUR),
@@ -207,17 +240,17 @@ fn large_jobs(seed: u64) -> Workload {
         let base = Mix { cores: &[2, 4, 8, 15], gang_percent: 40, ..Mix::filling(cores, length) };
         base.asking_for(cores, length)
     };
-    workload(seed, 60, 2 * DAY, &ordinaries, mix)
+    workload(seed, 60, length, &ordinaries, mix)
 }
 
-fn gromacs_rows(seed: u64) -> Workload {
-    let workload = daily(seed);
+fn gromacs_rows(seed: u64, length: Time) -> Workload {
+    let workload = daily(seed, length);
     let cores = workload.capacity().cpu / 1000 * SCAVENGER_PERCENT / 100;
     let rows = gromacs::rows(&workload.nodes, cores, workload.length, &mut Chance::new(seed, SCAVENGERS));
     Workload { scavengers: rows, ..workload }
 }
 
-fn month(seed: u64) -> Workload {
+fn month(seed: u64, length: Time) -> Workload {
     let load = |time: Time| {
         let part_of_day = time.rem_euclid(DAY) as f64 / DAY as f64;
         0.55 - 0.15 * (part_of_day * std::f64::consts::TAU).cos()
@@ -234,7 +267,7 @@ fn month(seed: u64) -> Workload {
         cores: &[4, 8, 16],
         ..Mix::filling(1, length)
     };
-    workload(seed, 2000, 30 * DAY, &ordinaries, mix)
+    workload(seed, 2000, length, &ordinaries, mix)
 }
 
 #[cfg(test)]
@@ -251,10 +284,24 @@ mod tests {
         assert!(Scenario::named("weekly").is_none());
     }
 
+    #[test]
+    fn what_is_longer_begins_alike_and_has_as_much_work_a_day() {
+        let scenario = Scenario::named("steady").unwrap();
+        let own = scenario.draw(3);
+        assert_eq!(scenario.draw_longer(3, scenario.length, None), own);
+        let longer = scenario.draw_longer(3, 3 * scenario.length, None);
+        let (count, all) = (own.scavengers.len(), longer.scavengers.len());
+        assert_eq!(longer.scavengers[..count], own.scavengers);
+        assert_eq!(all, 3 * count);
+        let arrivals: Vec<Time> = longer.scavengers.iter().map(|sj| sj.arrival).collect();
+        assert!(arrivals.is_sorted() && arrivals[all - 1] < longer.length);
+        assert_eq!(scenario.draw_longer(3, scenario.length, Some(20)).scavengers.len(), count / 2);
+    }
+
     /// Ordinary pods that ask for as much as the scenario says, from the beginning on.
     #[test]
     fn the_load_is_what_the_scenario_says() {
-        let workload = steady(1);
+        let workload = steady(1, 2 * DAY);
         let capacity = workload.capacity().cpu as f64;
         for time in [HOUR, 12 * HOUR, 30 * HOUR] {
             let there = |pod: &&Ordinary| pod.arrival <= time && time < pod.arrival + pod.duration;
