@@ -7,14 +7,15 @@
 //! | apply | `execute`, `evict`, `manifest`, `status` | carries the actions out |
 //!
 //! `controller` is the loop between them; `pool` is what the ScavengerPool's status says; `node_use` keeps what is known of
-//! the use of nodes for the next leader; `reports` takes what the supervisors in pods say; `record` writes what happens in a
-//! cluster for the laboratory, and has no part in the loop.
+//! the use of nodes for the next leader; `forecast` learns when those that wait will start; `reports` takes what the supervisors
+//! in pods say; `record` writes what happens in a cluster for the laboratory, and has no part in the loop.
 
 pub mod cli;
 mod config_map;
 mod controller;
 mod evict;
 mod execute;
+mod forecast;
 mod health;
 mod leader;
 mod manifest;

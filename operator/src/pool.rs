@@ -76,6 +76,8 @@ pub(crate) fn status(pool: &PoolReport<'_>, now: Timestamp) -> ScavengerPoolStat
                 .map(|(reason, number)| (reason.name().to_owned(), count(*number)))
                 .collect(),
         },
+        // The writer knows it.
+        forecast: None,
     }
 }
 

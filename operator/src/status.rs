@@ -63,6 +63,8 @@ pub(crate) fn replacing(
         not_before: new.not_before.map(Time),
         failed_starts: new.failed_starts.into(),
         refused_since: new.refused_since.map(Time),
+        // The executor knows it.
+        expected_start: None,
         started_container_hash: new.started_container.map(container_hash::text),
         attempt: new.attempt.as_deref().map(entry),
         attempts: match ended {

@@ -24,6 +24,8 @@
 //! | `rules` | `sql` | the database's rules as sentences |
 //! | `simulation` | `sql` | rows of the Postgres queue and its migrations |
 
+#[cfg(feature = "crd")]
+mod attempts;
 #[cfg(feature = "http")]
 pub mod bounds;
 #[cfg(feature = "crd")]

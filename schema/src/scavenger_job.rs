@@ -11,10 +11,14 @@ pub use scavenger_vocabulary::{Accounting, Outcome, Phase, Reason};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use crate::shapes::Quantity;
 use crate::{
+    attempts::is_false,
     cel, form, shapes,
     supervisor::{CheckpointRequest, JobSupervisor},
+};
+pub use crate::{
+    attempts::{Attempt, AttemptNode, Disruption, Usage},
+    shapes::Quantity,
 };
 
 /// A low-priority batch job that may be interrupted whenever something else needs the capacity, and continues from its
@@ -249,14 +253,6 @@ fn frozen_while_active() -> Rule {
          activeDeadlineSeconds and ttlSecondsAfterFinished",
     )
     .field_path(".spec")
-}
-
-fn is_by_requests(accounting: &Accounting) -> bool {
-    *accounting == Accounting::Requests
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
 }
 
 /// `ttlSecondsAfterFinished` of a spec that names none: a week.
@@ -606,6 +602,11 @@ pub struct ScavengerJobStatus {
     /// Since when admission has refused each start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since: Option<Time>,
+    /// When it is expected to start, while it waits: 8 of 10 such forecasts hold. As of the last write of this status, so it may
+    /// be hours old; nothing is written for its sake. Not given while it does not wait for capacity, and as long as the operator
+    /// has seen too few starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expected_start: Option<ExpectedStart>,
     /// Hash of the fields of the spec from which containers are created (image, command, env, what is mounted), of the newest
     /// attempt in which a container had started. While the spec has the same, it does not fail because a container cannot be
     /// created.
@@ -621,156 +622,51 @@ pub struct ScavengerJobStatus {
     pub attempts: Vec<Attempt>,
 }
 
-/// What the pods of an attempt were measured to use together.
+/// Between when a ScavengerJob is expected to start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
-pub struct Usage {
-    /// Number of the attempt.
-    pub attempt: i64,
-    /// How much of its run time was measured.
-    pub measured_seconds: i64,
-    /// Mean cpu.
-    #[schemars(schema_with = "shapes::amount")]
-    pub cpu_mean: Quantity,
-    /// The most cpu of any sample, usually of 15 s.
-    #[schemars(schema_with = "shapes::amount")]
-    pub cpu_peak: Quantity,
-    /// Mean working set.
-    #[schemars(schema_with = "shapes::amount")]
-    pub memory_mean: Quantity,
-    /// The largest working set.
-    #[schemars(schema_with = "shapes::amount")]
-    pub memory_peak: Quantity,
-    /// What it requests at least twice as much of as it uses, once ten minutes were measured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
+pub struct ExpectedStart {
+    /// One in ten starts earlier.
+    pub earliest: Time,
+    /// One in ten starts later.
+    pub latest: Time,
+    /// When this was forecast.
+    pub forecast_time: Time,
 }
 
-/// One attempt: one batch/v1 Job.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
-pub struct Attempt {
-    /// Counted from 1, never reused.
-    pub number: i64,
-    /// Name of the Job.
-    pub job_name: String,
-    /// UID of the Job, once it was seen.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job_uid: Option<String>,
-    /// `metadata.generation` of the spec it runs with.
-    pub generation: i64,
-    /// What each of its pods has.
-    #[schemars(schema_with = "shapes::atomic_resource_list")]
-    pub requests: BTreeMap<String, Quantity>,
-    /// Number of its pods.
-    pub pod_count: i32,
-    /// Arguments it runs with; left out if they are longer than 64 KiB.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    pub args: Vec<String>,
-    /// PriorityClass of its pods.
-    pub priority_class_name: String,
-    /// When the operator decided to start it.
-    pub creation_time: Time,
-    /// When all its pods ran.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub start_time: Option<Time>,
-    /// When it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub end_time: Option<Time>,
-    /// First sign that it was taken away from outside.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub disruption: Option<Disruption>,
-    /// True if it runs under the supervisor.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub supervised: bool,
-    /// How its capacity is counted: `Usage` if it runs on what is reserved but not used.
-    #[serde(default, skip_serializing_if = "is_by_requests")]
-    pub accounting: Accounting,
-    /// The node that the operator chose for its pods; not given where kube-scheduler chooses.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_name: Option<String>,
-    /// True if it was started on capacity that is reserved for another ScavengerJob. It ends when that can start.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub lent: bool,
-    /// When it wrote its last checkpoint. A checkpoint that was written after SIGTERM comes after `endTime`, which is when
-    /// it got SIGTERM.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_checkpoint_time: Option<Time>,
-    /// Of the seconds that it ran, those for which it had the processor time that it could use: less if ordinary pods of its
-    /// node needed the processors. Not given if nobody measured that.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub worked_seconds: Option<i64>,
-    /// Seconds that it ran after its last checkpoint, or in all if it wrote none; of these too, only those count for which it
-    /// had the processor time that it could use. Not given if that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lost_seconds: Option<i64>,
-    /// Seconds that the operator expected it to lose when it was taken away; to compare with `lostSeconds`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expected_lost_seconds: Option<i64>,
-    /// Whether it wrote a checkpoint after SIGTERM. Not given if it got none, or if that is not known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub answered_sigterm: Option<bool>,
-    /// How it ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub outcome: Option<Outcome>,
-    /// Reason of the outcome, one CamelCase word.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<Reason>,
-    /// The reason in words, with the container's last words.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<String>,
-    /// On what it ran: one node of each kind, at most 4 kinds.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    pub nodes: Vec<AttemptNode>,
-}
-
-/// A node on which pods of an attempt ran. Nodes are of one kind if they have the same hardware labels and offer the same.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
-pub struct AttemptNode {
-    /// Its name: the first of its kind.
-    pub name: String,
-    /// How many pods of the attempt ran on nodes of its kind.
-    pub pod_count: i32,
-    /// Its labels that tell which hardware it is (architecture, instance type, CPU model, GPU product).
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
-    pub labels: BTreeMap<String, String>,
-    /// CPU, memory and devices that it has for pods. Empty if the operator did not see the node.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "shapes::atomic_resource_list")]
-    pub allocatable: BTreeMap<String, Quantity>,
-    /// What all pods on the node `name` requested of that when the attempt began to run, its own pods included. With
-    /// accounting `Usage`, pods of ScavengerJobs request next to nothing.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "shapes::atomic_resource_list")]
-    pub requested: BTreeMap<String, Quantity>,
-}
-
-/// First sign that an attempt was taken away from outside. It is written down when it is first seen, since the pod
-/// that shows it may be gone when the attempt is judged.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
-pub struct Disruption {
-    /// When it happened, as far as the cluster tells.
-    pub time: Time,
-    /// Reason: that of the pod's condition DisruptionTarget, Deleted, or why the operator interrupts it.
-    pub reason: Reason,
-    /// The message beside it.
-    pub message: String,
-    /// Name of the pod that showed it; empty if the operator decided it.
-    pub pod: String,
+impl ExpectedStart {
+    /// `between 2026-11-28 14:10 and 16:40 UTC`: for people, who need no seconds.
+    #[must_use]
+    pub fn between(&self) -> String {
+        let minute = |time: &Time| {
+            let text = time.0.to_string();
+            text.get(..16).unwrap_or(&text).replace('T', " ")
+        };
+        let (earliest, latest) = (minute(&self.earliest), minute(&self.latest));
+        let same_day = earliest.split_once(' ').zip(latest.split_once(' '));
+        let latest = match same_day {
+            Some((first, last)) if first.0 == last.0 => last.1,
+            _ => &latest,
+        };
+        format!("between {earliest} and {latest} UTC")
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_day_of_a_forecast_is_said_once_if_it_is_one() {
+        let between = |latest: &str| {
+            let time = |text: &str| Time(text.parse().unwrap());
+            let earliest = time("2026-11-28T14:10:59.5Z");
+            ExpectedStart { forecast_time: earliest.clone(), latest: time(latest), earliest }.between()
+        };
+        assert_eq!(between("2026-11-28T16:40:00Z"), "between 2026-11-28 14:10 and 16:40 UTC");
+        assert_eq!(between("2026-11-29T16:40:00Z"), "between 2026-11-28 14:10 and 2026-11-29 16:40 UTC");
+    }
 
     #[test]
     fn every_field_of_the_spec_is_frozen_or_may_change_at_any_time() {

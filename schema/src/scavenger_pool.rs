@@ -572,6 +572,24 @@ pub struct ScavengerPoolStatus {
     /// How many ScavengerJobs are where.
     #[serde(default)]
     pub queue: Queue,
+    /// What the operator knows of when those that wait will start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forecast: Option<ForecastStatus>,
+}
+
+/// What is known of when ScavengerJobs start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct ForecastStatus {
+    /// Starts of ScavengerJobs that had to wait. With fewer than 30 nothing is forecast.
+    pub starts_seen: i64,
+    /// Of the forecasts whose end came lately, the part that held, from 0 to 1: it is kept at 0.8. Not given before 30 ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub coverage: Option<f64>,
+    /// What was learnt, for the next leader: at most 40 kB. Only the operator reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learnt: Option<String>,
 }
 
 /// How nodes that are counted by use stand.

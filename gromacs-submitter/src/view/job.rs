@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use kube::ResourceExt;
-use scavenger_schema::scavenger_job::{Attempt, ScavengerJob};
+use scavenger_schema::scavenger_job::{Attempt, ScavengerJob, ScavengerJobStatus};
 use scavenger_schema::simulation::{GromacsToTune, LadderRung};
 use scavenger_vocabulary::{Outcome, Phase, Reason, WaitingReason, condition};
 
@@ -118,7 +118,7 @@ impl JobView {
                 && status.observed_generation == job.metadata.generation,
             waiting_reason: reason_of(condition::ADMITTED, "False").and_then(WaitingReason::from_name),
             failure_reason: reason_of(condition::FAILED, "True").map(Reason::from_name),
-            message: said(status.message.clone()),
+            message: said(foreseen(&status)),
             rung: configurations.rung(generation, ladder, &job.spec.resources.requests),
             change_time: configurations.change_time(job),
             has_run: status.interrupted_count > 0 || !status.start_times.is_empty(),
@@ -170,6 +170,18 @@ impl AttemptView {
     }
 }
 
+/// The operator's message, and when it expects the start of what waits.
+fn foreseen(status: &ScavengerJobStatus) -> Option<String> {
+    let message = status.message.clone();
+    let Some(expected) = &status.expected_start else { return message };
+    let between = format!("it is expected to start {}", expected.between());
+    Some(
+        message
+            .filter(|message| !message.is_empty())
+            .map_or(between.clone(), |said| format!("{said}; {between}")),
+    )
+}
+
 /// A message, if it says anything, as Postgres can hold it.
 fn said(message: Option<String>) -> Option<String> {
     message.map(without_nul).filter(|message| !message.is_empty())
@@ -210,6 +222,27 @@ mod tests {
         assert_eq!(view.attempts.iter().map(|attempt| attempt.rung).collect::<Vec<_>>(), [Some(1), Some(2)]);
         let superseded: Vec<bool> = view.attempts.iter().map(|attempt| attempt.is_superseded).collect();
         assert_eq!(superseded, [true, false]);
+    }
+
+    #[test]
+    fn a_row_says_when_its_job_is_expected_to_start() {
+        let said = |status: serde_json::Value| {
+            let (row, ladder) = (row(), ladder());
+            let mut job = simulation_job(&row, &ladder[0], &manifest_settings(), &terms());
+            job.status = Some(serde_json::from_value(status).expect("should be a status"));
+            JobView::new(&job, &row, &ladder).message
+        };
+        let expected = json!({ "earliest": "2026-11-28T14:10:00Z", "latest": "2026-11-28T16:40:00Z",
+            "forecastTime": "2026-11-28T13:00:00Z" });
+        assert_eq!(
+            said(json!({ "phase": "Waiting", "message": "needs 4 cpu", "expectedStart": expected }))
+                .as_deref(),
+            Some("needs 4 cpu; it is expected to start between 2026-11-28 14:10 and 16:40 UTC")
+        );
+        assert_eq!(
+            said(json!({ "phase": "Waiting", "message": "needs 4 cpu" })).as_deref(),
+            Some("needs 4 cpu")
+        );
     }
 
     #[test]

@@ -35,6 +35,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     execute::Executor,
+    forecast::Forecasts,
     leader::Leadership,
     manifest,
     metrics::Metrics,
@@ -263,7 +264,7 @@ impl Controller {
         let mut line = Line::default();
         let mut under_way: JoinSet<ActionResult> = JoinSet::new();
         let mut view: Option<View> = None;
-        let mut pool_status = PoolStatus::new(self.client.clone());
+        let mut pool_status = PoolStatus::new(self.client.clone(), Arc::clone(&executor.forecasts));
         let mut wake_at: Option<Timestamp> = None;
         let mut checked = Instant::now();
         tokio::pin!(stop);
@@ -441,17 +442,19 @@ fn until(wake_at: Option<Timestamp>) -> Duration {
 /// [`POOL_STATUS_AT_LEAST_EVERY`] when it did not.
 struct PoolStatus {
     client: Client,
+    forecasts: Arc<Forecasts>,
     written: Option<(ScavengerPoolStatus, Instant)>,
     last: Option<Instant>,
     under_way: Option<tokio::task::JoinHandle<bool>>,
 }
 
 impl PoolStatus {
-    fn new(client: Client) -> Self {
-        Self { client, written: None, last: None, under_way: None }
+    fn new(client: Client, forecasts: Arc<Forecasts>) -> Self {
+        Self { client, forecasts, written: None, last: None, under_way: None }
     }
 
     fn offer(&mut self, planner: &Planner, metrics: &Metrics) {
+        self.forecasts.look(planner, now());
         if self.last.is_some_and(|last| last.elapsed() < POOL_STATUS_EVERY) {
             return;
         }
@@ -468,6 +471,7 @@ impl PoolStatus {
         let now = now();
         let pool = planner.pool_report(now);
         metrics.pool(&pool, now);
+        metrics.forecasts(self.forecasts.results());
         let mut status = pool::status(&pool, now);
         // Of the spec by which the planner plans, whatever stands in the API server by now.
         status.observed_generation = planner.settings().ok().map(|settings| settings.generation);
@@ -492,12 +496,17 @@ impl PoolStatus {
         self.written = Some((status.clone(), Instant::now()));
         status.update_time = Some(Time(now));
         let pools: Objects<ScavengerPool> = Objects::all(self.client.clone());
-        self.under_way = Some(tokio::spawn(async move { write(&pools, status).await }));
+        let forecasts = Arc::clone(&self.forecasts);
+        self.under_way = Some(tokio::spawn(async move { write(&pools, status, &forecasts).await }));
     }
 }
 
 /// Writes a pool status; false if it was not written.
-async fn write(pools: &Objects<ScavengerPool>, new_status: ScavengerPoolStatus) -> bool {
+async fn write(
+    pools: &Objects<ScavengerPool>,
+    mut new_status: ScavengerPoolStatus,
+    forecasts: &Forecasts,
+) -> bool {
     let mut pool = match pools.get_opt(names::DEFAULT_POOL).await {
         Ok(Some(pool)) => pool,
         Ok(None) => return false,
@@ -506,6 +515,9 @@ async fn write(pools: &Objects<ScavengerPool>, new_status: ScavengerPoolStatus) 
             return false;
         }
     };
+    // What the leader before this one had learnt is read before it is written over.
+    forecasts.recall(pool.status.as_ref().and_then(|status| status.forecast.as_ref()));
+    new_status.forecast = Some(forecasts.status());
     pool.status = Some(new_status);
     // With the version that was read: if the pool changed since, the status is written at the next turn.
     match pools.replace_status(names::DEFAULT_POOL, &PostParams::default(), &pool).await {

@@ -42,7 +42,7 @@ use tracing::warn;
 
 pub(crate) use self::errors::failure;
 use self::{events::Events, found::Found, kept::Kept, start::Wanted};
-use crate::{evict::Evictor, leader::Leadership, manifest, metrics::Metrics};
+use crate::{evict::Evictor, forecast::Forecasts, leader::Leadership, manifest, metrics::Metrics};
 
 /// Longest time that one task may take. What takes longer failed, as far as the planner is concerned; since every task
 /// is idempotent, one that was carried out after all is found when it is tried again.
@@ -57,6 +57,8 @@ pub(crate) struct Executor {
     evictor: Evictor,
     events: Events,
     metrics: Arc<Metrics>,
+    /// When those that wait are expected to start.
+    pub(crate) forecasts: Arc<Forecasts>,
     manifests: manifest::Settings,
     kept: Kept,
     found: Found,
@@ -81,6 +83,7 @@ impl Executor {
             evictor,
             events,
             metrics,
+            forecasts: Arc::default(),
             manifests,
             kept: Kept::default(),
             found: Found::default(),

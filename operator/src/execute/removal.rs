@@ -119,6 +119,7 @@ impl Executor {
                 if let Some(last) = last.filter(|_| was_there) {
                     self.metrics.gone(last);
                 }
+                self.forecasts.gone(key);
                 released
             }
             Err(Failure::Gone) => released,

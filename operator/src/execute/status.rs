@@ -8,7 +8,7 @@ use scavenger_planner::{
 use scavenger_schema::{scavenger_job::ScavengerJob, terminal::shown};
 use tracing::info;
 
-use super::{Executor, Outcome, errors::failure, record};
+use super::{Executor, Outcome, errors::failure, now, record};
 use crate::{observe::convert, status};
 
 impl Executor {
@@ -28,7 +28,10 @@ impl Executor {
         }
         let begins_to_run = begins_to_run(&sj, &new);
         let before = status::from_crd(sj.status.as_ref()).attempt;
-        sj.status = Some(status::replacing(&sj, &new, ended.as_ref()));
+        let mut replaced = status::replacing(&sj, &new, ended.as_ref());
+        let demand = || convert::sj(&sj).spec.ok().map(|spec| spec.demand.clone());
+        replaced.expected_start = self.forecasts.expected_start(key, &new, demand, now());
+        sj.status = Some(replaced);
         if new.phase == Phase::Starting {
             self.must_lead()?;
         }
@@ -52,6 +55,7 @@ impl Executor {
         {
             record::attempt_ended(key, uid, attempt);
         }
+        self.forecasts.written(key, &new, begins_to_run, now());
         let sj = convert::sj(&written);
         if begins_to_run {
             self.metrics.started(sj.creation_time, &new);

@@ -1,6 +1,7 @@
 //! Metric names and what they count.
 
 mod by_use;
+mod forecasts;
 mod measured;
 mod node_agents;
 mod pool;
@@ -14,6 +15,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
+use scavenger_forecast::Results;
 use scavenger_planner::{
     Counts,
     action::{Answer, Event, Failure},
@@ -27,6 +29,7 @@ use scavenger_program::metrics::{self as program, Process};
 use self::{node_agents::NodeAgentMetrics, reports::ReportMetrics};
 use crate::observe::progress::Progress;
 use by_use::ByUse;
+use forecasts::Forecasts;
 use measured::RunTime;
 use pool::PoolMetrics;
 
@@ -112,6 +115,7 @@ pub(crate) struct Metrics {
     /// Of the endpoint for the agents of nodes.
     pub(crate) node_agents: NodeAgentMetrics,
     run_time: RunTime,
+    forecasts: Forecasts,
 }
 
 impl Default for Metrics {
@@ -160,6 +164,7 @@ impl Metrics {
             reports: ReportMetrics::default(),
             node_agents: NodeAgentMetrics::default(),
             run_time: RunTime::default(),
+            forecasts: Forecasts::default(),
         };
         metrics.register();
         metrics
@@ -270,6 +275,7 @@ impl Metrics {
         self.reports.register(&mut registry);
         self.node_agents.register(&mut registry);
         self.run_time.register(&mut registry);
+        self.forecasts.register(&mut registry);
         self.register_ages(&mut registry);
         program::register_build(&mut registry, env!("CARGO_PKG_VERSION"));
     }
@@ -459,6 +465,11 @@ impl Metrics {
         self.pool.set(pool);
         self.by_use.set(pool.usage.as_ref());
         self.node_agents.nodes(&pool.nodes);
+    }
+
+    /// Takes in how many forecasts came to what.
+    pub(crate) fn forecasts(&self, results: Results) {
+        self.forecasts.set(results);
     }
 
     /// Everything in OpenMetrics text.

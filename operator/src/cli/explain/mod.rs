@@ -1,5 +1,6 @@
 //! `scavenger-operator explain`: why a ScavengerJob waits, or why it was stopped, on one screen.
 
+mod start;
 mod tenant;
 
 use std::{cmp::Reverse, fmt::Write as _};
@@ -58,7 +59,8 @@ pub(super) async fn exec(options: &Options) -> anyhow::Result<()> {
         return print(&(tenant::explain(&client, &sj).await? + &history(&sj)));
     }
     let snapshot = Snapshot::take(&client).await?;
-    snapshot.print(Output::Text, &(explain(&snapshot, &key)? + &history(&sj)))
+    let start = start::read(&client, &sj, snapshot.time).await;
+    snapshot.print(Output::Text, &(explain(&snapshot, &key)? + &start + &history(&sj)))
 }
 
 fn explain(snapshot: &Snapshot, key: &Key) -> anyhow::Result<String> {

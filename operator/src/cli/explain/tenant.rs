@@ -125,6 +125,8 @@ fn text(
         Ok(pods) => pods.iter().for_each(|pod| lines.add("pod", &pod_line(pod))),
         Err(why) => lines.add("pod", why),
     }
+    let forecast = pool.ok().and_then(|pool| pool.forecast.as_ref());
+    super::start::add(&mut lines, sj.status.as_ref(), forecast, now);
     match pool {
         Ok(pool) => capacity(&mut lines, sj, pool, now),
         Err(why) => lines.add("pool", why),
