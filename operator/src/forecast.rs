@@ -65,15 +65,10 @@ fn id(key: &Key) -> u64 {
 /// The class of a demand, in the cores of this pool.
 fn class(demand: &Demand, pool: &Resources) -> Class {
     let total = demand.total();
-    let part = total.memory_bytes as f64 / pool.memory_bytes.max(1) as f64;
-    let cores = (total.cpu_milli as f64).max(part * pool.cpu_milli as f64) / 1e3;
     let has_devices = total.other.iter().any(|(name, amount)| *amount > 0 && !is_in_bytes(name));
-    let kind = match demand.pod_count {
-        _ if has_devices => Kind::Device,
-        1 => Kind::Single,
-        _ => Kind::Gang,
-    };
-    Class::of(kind, cores)
+    let asked = (total.cpu_milli, total.memory_bytes);
+    let kind = Kind::of(demand.pod_count, has_devices);
+    Class::of_demand(kind, asked, (pool.cpu_milli, pool.memory_bytes))
 }
 
 /// True if who waits for this waits for capacity, or only for some time: then starts before say something about its own.

@@ -17,6 +17,18 @@ pub enum Kind {
     Device,
 }
 
+impl Kind {
+    /// That of so many pods.
+    #[must_use]
+    pub const fn of(pods: u32, has_devices: bool) -> Self {
+        match pods {
+            _ if has_devices => Self::Device,
+            1 => Self::Single,
+            _ => Self::Gang,
+        }
+    }
+}
+
 /// A class of demand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(u8);
@@ -34,6 +46,14 @@ impl Class {
             Kind::Device => 2,
         };
         Self(kind * SIZES + size)
+    }
+
+    /// The class of pods that together ask for so much cpu, in thousandths of a core, and memory, in a pool that has so much of
+    /// both: much memory counts as if it were as large a part of the cores.
+    #[must_use]
+    pub fn of_demand(kind: Kind, (cpu, memory): (i64, i64), pool: (i64, i64)) -> Self {
+        let part = memory as f64 / pool.1.max(1) as f64;
+        Self::of(kind, (cpu as f64).max(part * pool.0 as f64) / 1000.0)
     }
 
     /// Its place in a table of all of them.

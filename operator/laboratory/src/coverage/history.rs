@@ -58,14 +58,8 @@ fn seconds(time: Time) -> i64 {
 /// The class of a ScavengerJob, in the cores of this cluster.
 fn class(workload: &Workload, spec: &Scavenger) -> Class {
     let (asked, capacity) = (spec.requests.times(spec.pods.into()), workload.capacity());
-    let part = asked.memory as f64 / capacity.memory.max(1) as f64;
-    let cores = (asked.cpu as f64).max(part * capacity.cpu as f64) / 1000.0;
-    let kind = match spec {
-        Scavenger { requests, .. } if requests.gpus > 0 => Kind::Device,
-        Scavenger { pods: 1, .. } => Kind::Single,
-        _ => Kind::Gang,
-    };
-    Class::of(kind, cores)
+    let kind = Kind::of(spec.pods, spec.requests.gpus > 0);
+    Class::of_demand(kind, (asked.cpu, asked.memory), (capacity.cpu, capacity.memory))
 }
 
 impl History {
