@@ -25,7 +25,7 @@ use scavenger_e2e::{
     world::{played, run_within, until_within},
 };
 use scavenger_laboratory::{
-    fidelity::{self, Band, Counts, LENGTH, Rules, WAITED},
+    fidelity::{self, Band, Counts, LENGTH, Rules, WAITED, core_seconds},
     values::{Amounts, SECOND, Time},
     workload::{Scavenger, Workload},
 };
@@ -136,9 +136,7 @@ impl Kubelet {
                 let done = spec.done_after(millis(since.elapsed()), restart);
                 workings.kept += done.saved;
                 counts.interruptions += 1;
-                // Millicores times milliseconds.
-                let redone = spec.requests.cpu * (done.worked - done.saved) / (1000 * SECOND);
-                counts.redone += u64::try_from(redone).unwrap_or(0);
+                counts.redone += core_seconds(spec.requests.cpu * (done.worked - done.saved));
             }
             return None;
         }

@@ -2,16 +2,17 @@
 
 use std::time::Duration;
 
-use scavenger_planner::values::PreemptionMode;
+use scavenger_planner::values::{PreemptionMode, Settings};
 use serde::Serialize;
 
 use crate::{
-    measure::{Course, Figures, Interval, course, measure},
+    measure::{Baseline, Course, Figures, Interval, course, measure},
     policy::Kind,
     pool::Pool,
     run::{Conditions, run, run_baseline, timed},
     values::Time,
     workload::Workload,
+    world::World,
 };
 
 /// One of those that are compared.
@@ -97,6 +98,26 @@ pub struct Took {
     pub time: Duration,
 }
 
+/// What a run without ScavengerJobs says about the ordinary pods of a workload.
+#[must_use]
+pub fn baseline(workload: &Workload, seed: u64) -> Baseline {
+    run_baseline(&workload.without_scavengers(), seed).tally.ordinary
+}
+
+/// Plays a workload under a policy to its end, and measures it.
+#[must_use]
+pub fn play<'a>(
+    workload: &'a Workload,
+    kind: Kind,
+    settings: &Settings,
+    conditions: Conditions,
+    baseline: &Baseline,
+) -> (World<'a>, Figures) {
+    let (world, ordered) = run(workload, kind, settings, conditions);
+    let figures = Figures { ordered, ..measure(&world, baseline) };
+    (world, figures)
+}
+
 /// Plays all of them for all seeds, each with the workload of its seed. `tell` hears how long each run took.
 pub fn compare(
     contenders: &[Contender],
@@ -112,14 +133,14 @@ pub fn compare(
     let mut outcomes: Vec<Outcome> = contenders.iter().map(begin).collect();
     for seed in 1..=seeds {
         let workload = workload(seed);
-        let alone = workload.without_scavengers();
-        let (baseline, time) = timed(|| run_baseline(&alone, seed).tally.ordinary);
+        let (baseline, time) = timed(|| baseline(&workload, seed));
         tell(Took { what: format!("without ScavengerJobs, seed {seed}"), time });
         for (contender, outcome) in contenders.iter().zip(&mut outcomes) {
             let conditions = Conditions { late, seed };
-            let ((world, ordered), time) =
-                timed(|| run(&workload, contender.kind, &contender.pool.settings, conditions));
-            outcome.runs.push(Figures { ordered, ..measure(&world, &baseline) });
+            let settings = &contender.pool.settings;
+            let ((world, figures), time) =
+                timed(|| play(&workload, contender.kind, settings, conditions, &baseline));
+            outcome.runs.push(figures);
             outcome.course.get_or_insert_with(|| course(&world));
             tell(Took { what: format!("{}, seed {seed}", contender.name()), time });
         }

@@ -142,8 +142,6 @@ impl Counts {
 
     fn of(world: &World<'_>) -> Self {
         let count = |number: usize| number as u64;
-        // Millicores times milliseconds.
-        let core_seconds = |amount: i64| u64::try_from(amount / (1000 * SECOND)).unwrap_or(0);
         Self {
             starts: world.tally.starts,
             interruptions: world.tally.interruptions,
@@ -154,6 +152,12 @@ impl Counts {
             ),
         }
     }
+}
+
+/// Core seconds of work in millicores times milliseconds.
+#[must_use]
+pub fn core_seconds(work: i64) -> u64 {
+    u64::try_from(work / (1000 * SECOND)).unwrap_or(0)
 }
 
 /// The rules by which the laboratory plays.

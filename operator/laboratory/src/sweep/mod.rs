@@ -6,11 +6,11 @@ use scavenger_program::exit::Unusable;
 use serde::Serialize;
 
 use crate::{
-    compare::Outcome,
-    measure::{Figures, measure},
+    compare::{Outcome, baseline, play},
+    measure::Figures,
     policy::Kind,
     pool::{Document, Pool},
-    run::{Conditions, run, run_baseline},
+    run::Conditions,
     seeds,
     values::Time,
     workload::Workload,
@@ -84,13 +84,9 @@ pub fn sweep(
     let (name, draw) = workload;
     let one = |seed: u64| -> Vec<Figures> {
         let workload = draw(seed);
-        let alone = workload.without_scavengers();
-        let baseline = run_baseline(&alone, seed).tally.ordinary;
-        let figures = |value: &Value| {
-            let (world, ordered) =
-                run(&workload, Kind::Operator, &value.pool.settings, Conditions { late, seed });
-            Figures { ordered, ..measure(&world, &baseline) }
-        };
+        let (baseline, conditions) = (baseline(&workload, seed), Conditions { late, seed });
+        let figures =
+            |value: &Value| play(&workload, Kind::Operator, &value.pool.settings, conditions, &baseline).1;
         values.iter().map(figures).collect()
     };
     let by_seed = seeds::each(threads, number, one);

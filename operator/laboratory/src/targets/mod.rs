@@ -14,11 +14,11 @@ use scavenger_planner::{
 use serde::Serialize;
 
 use crate::{
-    compare::mode_name,
-    measure::{Baseline, Figures, measure},
+    compare::{self, baseline, mode_name},
+    measure::{Baseline, Figures},
     policy::Kind,
     pool::Pool,
-    run::{Conditions, run, run_baseline},
+    run::Conditions,
     seeds,
     values::Time,
     workload::Workload,
@@ -105,14 +105,12 @@ struct Play {
 
 impl Play {
     fn new(workload: Workload, conditions: Conditions) -> Self {
-        let alone = workload.without_scavengers();
-        let baseline = run_baseline(&alone, conditions.seed).tally.ordinary;
+        let baseline = baseline(&workload, conditions.seed);
         Self { workload, baseline, conditions }
     }
 
     fn figures(&self, kind: Kind, settings: &Settings) -> Figures {
-        let (world, ordered) = run(&self.workload, kind, settings, self.conditions);
-        Figures { ordered, ..measure(&world, &self.baseline) }
+        compare::play(&self.workload, kind, settings, self.conditions, &self.baseline).1
     }
 
     /// Everything, with the settings of the other policies that are tried first.
@@ -133,8 +131,7 @@ impl Play {
         if kind == Kind::Stock {
             return equal::keeping(wanted, (first, 0.0, 1.0), |part| {
                 let workload = part_of(&self.workload, part);
-                let (world, _) = run(&workload, kind, &usual, self.conditions);
-                measure(&world, &self.baseline)
+                compare::play(&workload, kind, &usual, self.conditions, &self.baseline).1
             });
         }
         // Who has headroom cannot start above it; `greedy` has none.
