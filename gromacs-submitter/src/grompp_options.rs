@@ -48,7 +48,7 @@ pub fn words(text: &str) -> Result<Vec<String>, OptionError> {
     Ok(words)
 }
 
-/// Checks words of which each is one of its own.
+/// Checks words that stand in a list of their own.
 ///
 /// # Errors
 /// [`OptionError`] with a message for the first word that is wrong.

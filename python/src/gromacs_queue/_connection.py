@@ -76,7 +76,7 @@ class Database:
         return connection
 
     def run(self, work: Callable[[Cursor], T], *, take_back: bool = False) -> T:
-        """Return what `work` returns, in one transaction, of which nothing stays if `work` raises, or with `take_back`.
+        """Return what `work` returns, in one transaction. Nothing of it stays if `work` raises, or with `take_back`.
 
         If the connection was lost before the transaction is committed, it is begun once more.
         """

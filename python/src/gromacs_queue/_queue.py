@@ -163,7 +163,7 @@ class Queue:
         late: bool = False,
         limit: int | None = None,
     ) -> list[Row]:
-        """Return rows in the order of their numbers: those named, or all, of which each filter leaves some.
+        """Return rows in the order of their numbers: those named, or all, as far as each filter leaves them.
 
         `labels` must all be there. `late` means those that have missed their deadline, or are expected to. `limit`
         leaves the newest so many.

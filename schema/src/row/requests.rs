@@ -7,7 +7,7 @@ use crate::simulation::State;
 pub struct Request {
     /// What is done, as people say it.
     pub verb: &'static str,
-    /// The states of rows of which it can be asked.
+    /// The states that a row may be in when it is asked.
     pub states: &'static [State],
     /// Why it cannot be asked of another row, whose state stands for `{state}`.
     refusal: &'static str,
