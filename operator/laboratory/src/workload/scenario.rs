@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Mix, Node, Ordinary, Scavenger, Workload, gromacs};
 use crate::{
     chance::Chance,
-    values::{Amounts, DAY, HOUR, MINUTE, Time},
+    values::{Amounts, DAY, HOUR, MINUTE, SECOND, Time},
 };
 
 /// A workload that is made from a seed.
@@ -20,7 +20,7 @@ pub struct Scenario {
 }
 
 /// All of them.
-pub const SCENARIOS: [Scenario; 6] = [
+pub const SCENARIOS: [Scenario; 7] = [
     Scenario {
         name: "steady",
         about: "ordinary pods request about 60% of the cpu all day",
@@ -44,6 +44,12 @@ pub const SCENARIOS: [Scenario; 6] = [
         about: "ordinary pods of 16 and 32 cores, and ScavengerJobs of several large pods",
         length: 2 * DAY,
         draw: large_jobs,
+    },
+    Scenario {
+        name: "wide-gangs",
+        about: "now and then a gang of eight large pods for an hour, among ScavengerJobs that run for days",
+        length: 4 * DAY,
+        draw: wide_gangs,
     },
     Scenario {
         name: "gromacs",
@@ -241,6 +247,37 @@ fn large_jobs(seed: u64, length: Time) -> Workload {
         base.asking_for(cores, length)
     };
     workload(seed, 60, length, &ordinaries, mix)
+}
+
+/// The case for lending what is reserved: a gang waits long until enough came free, and needs it shortly.
+fn wide_gangs(seed: u64, length: Time) -> Workload {
+    let ordinaries =
+        Ordinaries { sizes: &SMALL, duration: (5 * MINUTE, 8 * HOUR), load: |_| 0.5, highest: 0.5 };
+    let mix = |cores: i64, length: Time| {
+        Mix { work: (10 * MINUTE, 4 * DAY), gang_percent: 0, ..Mix::filling(1, length) }
+            .asking_for(cores, length)
+    };
+    let mut workload = workload(seed, 60, length, &ordinaries, mix);
+    let mut chance = Chance::new(seed, 3);
+    let mut time = 2 * HOUR;
+    while time < length {
+        let requests = Amounts::of_pod(15_000, 15 * 1024, 0);
+        let gang = Scavenger {
+            arrival: time,
+            work: HOUR,
+            pods: 8,
+            requests,
+            interval: 10 * MINUTE,
+            cost: 2 * SECOND,
+            restart: MINUTE,
+            grace: SECOND,
+            saves: false,
+        };
+        workload.scavengers.push(gang);
+        time += chance.until_next((6 * HOUR) as f64);
+    }
+    workload.scavengers.sort_by_key(|sj| sj.arrival);
+    workload
 }
 
 fn gromacs_rows(seed: u64, length: Time) -> Workload {
