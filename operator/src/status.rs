@@ -126,7 +126,6 @@ fn to_crd_attempt(sj: &str, attempt: &Attempt, runs_with: RunsWith) -> crd::Atte
         supervised: attempt.supervised,
         accounting: attempt.accounting,
         node_name: attempt.node.as_deref().map(str::to_owned),
-        lent: attempt.lent,
         last_checkpoint_time: attempt.measured.last_checkpoint.map(Time),
         worked_seconds: attempt.measured.worked.map(|span| span.as_secs()),
         lost_seconds: attempt.measured.lost.map(|span| span.as_secs()),
@@ -354,7 +353,6 @@ pub(crate) fn attempt(attempt: &crd::Attempt) -> Attempt {
         supervised: attempt.supervised,
         accounting: attempt.accounting,
         node: attempt.node_name.as_deref().map(Name::from),
-        lent: attempt.lent,
         measured: Measured {
             last_checkpoint: attempt.last_checkpoint_time.as_ref().map(|time| time.0),
             worked: attempt.worked_seconds.map(SignedDuration::from_secs),
@@ -544,7 +542,6 @@ mod tests {
             supervised: true,
             accounting: Accounting::Usage,
             node: Some("n1".into()),
-            lent: true,
             measured: Measured {
                 last_checkpoint: Some(at(26)),
                 worked: Some(SignedDuration::from_secs(50)),

@@ -80,9 +80,6 @@ pub struct Attempt {
     /// The node that the operator chose for its pods; not given where kube-scheduler chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
-    /// True if it was started on capacity that is reserved for another ScavengerJob. It ends when that can start.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub lent: bool,
     /// When it wrote its last checkpoint. A checkpoint that was written after SIGTERM comes after `endTime`, which is when
     /// it got SIGTERM.
     #[serde(default, skip_serializing_if = "Option::is_none")]

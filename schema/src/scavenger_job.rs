@@ -586,7 +586,7 @@ pub struct ScavengerJobStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub start_times: Vec<Time>,
-    /// When it was interrupted, the newest 50 times, oldest first. Without the ends of loans (reason Reclaimed).
+    /// When it was interrupted, the newest 50 times, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub interruption_times: Vec<Time>,

@@ -187,7 +187,7 @@ pub struct ScavengerPoolSpec {
     pub node_groups: Vec<NodeGroup>,
 
     /// How many ScavengerJobs may be interrupted in a time for causes that can wait: headroom, nodes that left the pool, nodes that
-    /// are not measured, growth of ordinary pods, and capacity that was lent. Of all budgets that hold and name a reason the
+    /// are not measured, and growth of ordinary pods. Of all budgets that hold and name a reason the
     /// smallest counts. A reason that none of them names has the usual budget for itself: 10% of the ScavengerJobs that hold
     /// capacity, at least 10, in 10s. What a waiting ordinary pod, a node under pressure or short of memory, or a drain
     /// needs is never delayed.

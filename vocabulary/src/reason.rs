@@ -88,8 +88,6 @@ reasons! {
     /// The operator: for an hour the attempt got next to none of the processor time that it could use, and there is another node
     /// for it.
     Starved,
-    /// The operator: the attempt ran on capacity that is reserved for another ScavengerJob, which can start now.
-    Reclaimed,
     /// `spec.suspend` was set.
     Suspended,
 
@@ -137,15 +135,14 @@ impl Reason {
     /// by the scheduler, the eviction API, the taint manager, a node that fails or the operator. Otherwise users could buy a
     /// higher rank by deleting their own pods. Nor does pressure on a node count, which a pod can bring about that fills the
     /// node's disk or starts many processes, nor the kill of an ordinary pod, which may be their own. An interruption for an
-    /// unknown reason, or at the end of a loan, does not count either. They may evict their own pods, too: an eviction counts
+    /// unknown reason does not count either. They may evict their own pods, too: an eviction counts
     /// only where the planner knows that it was not their doing.
     #[must_use]
     pub fn advances_in_queue(&self) -> bool {
         match self {
             // What it reported itself decided that.
             Self::Starved => false,
-            // What was lent to it brought it nothing but a start that it would not have had yet.
-            Self::Deleted | Self::Unknown | Self::Suspended | Self::Reclaimed => false,
+            Self::Deleted | Self::Unknown | Self::Suspended => false,
             // Its own pods may have put the node under pressure, or been killed on purpose.
             Self::NodePressure
             | Self::TerminationByKubelet
@@ -215,7 +212,6 @@ impl Reason {
             | Self::OrdinaryPodKilled
             | Self::NodeLeftPool
             | Self::Starved
-            | Self::Reclaimed
             | Self::Suspended
             | Self::Deleted
             | Self::PreemptionByScheduler
@@ -259,7 +255,6 @@ impl Reason {
             | Self::OrdinaryPodKilled
             | Self::NodeLeftPool
             | Self::Starved
-            | Self::Reclaimed
             | Self::Suspended
             | Self::Deleted
             | Self::NodeFailure
@@ -292,8 +287,7 @@ impl Reason {
             | Self::NodeNotMeasured
             | Self::OrdinaryPodKilled
             | Self::NodeLeftPool
-            | Self::Starved
-            | Self::Reclaimed => true,
+            | Self::Starved => true,
             Self::Completed
             | Self::ContainerFailed
             | Self::OOMKilled
@@ -336,7 +330,6 @@ impl Reason {
                 | Self::NodeCPUShort
                 | Self::NodeNotMeasured
                 | Self::NodeLeftPool
-                | Self::Reclaimed
         )
     }
 
@@ -428,8 +421,8 @@ mod tests {
         use Reason::{
             Completed, ContainerFailed, Deleted, DeletionByPodGC, DeletionByTaintManager, Drained, Headroom,
             LimitExceeded, NodeCPUShort, NodeFailure, NodeLeftPool, NodeMemoryShort, NodeNotMeasured,
-            NodeOutOfMemory, NodePressure, OOMKilled, OrdinaryPodKilled, PreemptedByOperator, Reclaimed,
-            Starved, Suspended, TerminationByKubelet, Unknown,
+            NodeOutOfMemory, NodePressure, OOMKilled, OrdinaryPodKilled, PreemptedByOperator, Starved,
+            Suspended, TerminationByKubelet, Unknown,
         };
         let of = |is: &dyn Fn(&Reason) -> bool| Reason::ALL.into_iter().filter(is).collect::<Vec<_>>();
         assert_eq!(
@@ -438,7 +431,6 @@ mod tests {
                 NodePressure,
                 OrdinaryPodKilled,
                 Starved,
-                Reclaimed,
                 Suspended,
                 Deleted,
                 NodeOutOfMemory,
@@ -466,8 +458,7 @@ mod tests {
                 NodeNotMeasured,
                 OrdinaryPodKilled,
                 NodeLeftPool,
-                Starved,
-                Reclaimed
+                Starved
             ]
         );
         assert_eq!(
@@ -476,7 +467,7 @@ mod tests {
         );
         assert_eq!(
             of(&Reason::is_planned),
-            [Headroom, NodeMemoryShort, NodeCPUShort, NodeNotMeasured, NodeLeftPool, Reclaimed]
+            [Headroom, NodeMemoryShort, NodeCPUShort, NodeNotMeasured, NodeLeftPool]
         );
         let foreign = Reason::Other("Foreign".into());
         assert!(foreign.advances_in_queue() && foreign.got_sigterm());

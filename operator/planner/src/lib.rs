@@ -13,7 +13,6 @@
 //! | Which tenant comes first? | `queue/shares.rs` | `Shares::stand` |
 //! | In which order do ScavengerJobs wait? | `queue/lines.rs` | `Queue::in_order` |
 //! | In which namespaces are starts refused, and which ScavengerJob tries again? | `backoff/blocked.rs` | `Blocked::settle` |
-//! | Which ScavengerJob may use capacity that is reserved for another? | `queue/rank.rs` | `may_borrow` |
 //! | For which ScavengerJob is capacity reserved? | `queue/reservation.rs` | `Queue::reservations` |
 //! | Which ScavengerJobs can never start in this pool? | `queue/lines.rs` | `Queue::decide_who_never_fits` |
 //! | Is there capacity for a ScavengerJob? | `capacity/questions.rs` | `Capacity::fits` |
@@ -114,6 +113,6 @@ pub mod internals {
         causes::{headroom, least_loss::Candidate, pending_pod},
         facts::evidence::Evidence,
         lifecycle::verdict::{Case, JobState, Verdict, judge},
-        queue::{Context, Loans, Queue, Shares, Starting},
+        queue::{Context, Queue, Shares, Starting},
     };
 }

@@ -96,8 +96,6 @@ pub(crate) enum Wake {
     AvoidedNodes,
     /// A cause of interruptions has something to do, or what it relies on should be gone at the latest.
     Causes,
-    /// Capacity that was lent and is being given back should be free at the latest.
-    Borrowers,
     /// A namespace or a claim for which starts were refused may be tried again.
     Refusals,
     /// The budget allows the next write of a status that only informs.

@@ -7,7 +7,6 @@
 //! So asking costs nothing, and a change costs a step for each different demand, however many nodes there are.
 
 use std::{
-    borrow::Cow,
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap},
     sync::Arc,
@@ -42,9 +41,6 @@ pub(crate) enum Whose {
     /// An ordinary pod's, which kube-scheduler places.
     Ordinary,
 }
-
-/// Amounts in the order of the columns, by the number of the node.
-pub(crate) type Rows = BTreeMap<usize, Vec<i64>>;
 
 /// Many demands find a place on one of so many nodes, and then there is no need to look at all nodes, nor to keep up a
 /// count from then on.
@@ -438,8 +434,8 @@ impl Places {
 
     /// Nodes for the units of a demand, and how many on each, of all that could take them if no ScavengerJob were there:
     /// those where the least share of any resource has to become free first. No choice of these nodes makes that
-    /// share smaller, and nothing but ordinary pods can make it larger while they are kept. What is `lent` counts as free.
-    pub(crate) fn nodes_to_keep(&self, ask: Ask, lent: &Rows) -> Vec<(usize, u32)> {
+    /// share smaller, and nothing but ordinary pods can make it larger while they are kept.
+    pub(crate) fn nodes_to_keep(&self, ask: Ask) -> Vec<(usize, u32)> {
         let asked = self.asks.at(ask.0);
         let (now, without) =
             (&self.free[asked.rows(View::Now)], &self.free[asked.rows(View::WithoutScavengers)]);
@@ -447,7 +443,6 @@ impl Places {
             let row = slot * self.columns.width()..(slot + 1) * self.columns.width();
             let share = |(column, amount): &(usize, i64)| {
                 let (free, most) = (now[row.clone()][*column], without[row.clone()][*column]);
-                let free = free.saturating_add(lent.get(&slot).map_or(0, |lent| lent[*column]));
                 let lacks = amount.saturating_mul(i64::from(pods)).saturating_sub(free).max(0);
                 i128::from(lacks) * 1_000_000 / i128::from(most.max(1))
             };
@@ -472,8 +467,7 @@ impl Places {
     }
 
     /// True if pods of a demand could go now to one of the nodes that are kept, and would leave there less than is kept.
-    /// What is `lent` counts as free.
-    pub(crate) fn takes_from_nodes(&self, ask: Ask, kept: Ask, nodes: &[(usize, u32)], lent: &Rows) -> bool {
+    pub(crate) fn takes_from_nodes(&self, ask: Ask, kept: Ask, nodes: &[(usize, u32)]) -> bool {
         let (asked, kept) = (self.asks.at(ask.0), self.asks.at(kept.0));
         let now = asked.rows(View::Now);
         let admits = self.admissions.nodes(asked.placement, View::Now);
@@ -481,7 +475,8 @@ impl Places {
             if !self.counts_in[now].get(*slot) || !admits.get(*slot) {
                 return false;
             }
-            let free = &self.free_with(now, *slot, lent.get(slot));
+            let width = self.columns.width();
+            let free = &self.free[now][slot * width..(slot + 1) * width];
             let own = i64::from(asked.units_on(free));
             own > 0
                 && kept.amounts().iter().any(|(column, amount)| {
@@ -493,25 +488,6 @@ impl Places {
         })
     }
 
-    /// What is free on a node now, and what would be with this.
-    fn free_with(&self, now: usize, slot: usize, more: Option<&Vec<i64>>) -> Cow<'_, [i64]> {
-        let width = self.columns.width();
-        let mut free = Cow::from(&self.free[now][slot * width..(slot + 1) * width]);
-        if let Some(more) = more {
-            free.to_mut().iter_mut().zip(more).for_each(|(free, more)| *free = free.saturating_add(*more));
-        }
-        free
-    }
-
-    /// How many units of a demand a node takes now, or would take with this.
-    pub(crate) fn units_on(&self, ask: Ask, slot: usize, more: Option<&Vec<i64>>) -> u32 {
-        let asked = self.asks.at(ask.0);
-        let now = asked.rows(View::Now);
-        let admits = self.admissions.nodes(asked.placement, View::Now);
-        let counts = self.counts_in[now].get(slot) && admits.get(slot);
-        if counts { asked.units_on(&self.free_with(now, slot, more)) } else { 0 }
-    }
-
     /// Number of nodes of the pool that let a demand's pods in, however full they are and whether they are ready or not.
     pub(super) fn suitable(&self, ask: Ask) -> usize {
         let asked = self.asks.at(ask.0);
@@ -519,14 +495,7 @@ impl Places {
         self.counts_in[asked.rows(View::Empty)].common(admits)
     }
 
-    /// Amounts in the order of the columns.
-    pub(crate) fn row(&self, resources: &Resources) -> Vec<i64> {
-        let mut row = vec![0; self.columns.width()];
-        self.columns.fill(&mut row, resources);
-        row
-    }
-
-    /// Of such a row, what it says of cpu and of memory.
+    /// Of a row of amounts in the order of the columns, what it says of cpu and of memory.
     pub(super) fn cpu_and_memory(&self, row: &[i64]) -> (i64, i64) {
         let amount = |name| self.columns.of(name).and_then(|column| row.get(column)).copied().unwrap_or(0);
         (amount(CPU), amount(MEMORY))

@@ -34,7 +34,7 @@ use promises::Ledger;
 use state::NodeState;
 use sums::{Borders, Totals};
 
-pub(crate) use index::{Ask, Rows};
+pub(crate) use index::Ask;
 pub use node::Account;
 pub(crate) use node::{compute, without_compute};
 pub(crate) use nodes::Part;

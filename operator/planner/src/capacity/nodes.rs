@@ -258,14 +258,6 @@ impl Capacity {
         })
     }
 
-    /// Amounts on a node, as a row of the pool and of each part of it.
-    pub(super) fn parts_with(&self, node: &Entry, amounts: &Resources) -> Vec<i64> {
-        self.places.row_of_parts(amounts, |_, reach| match node.group {
-            Some(group) if reach.contains(group) => amounts.clone(),
-            _ => Resources::default(),
-        })
-    }
-
     /// The groups, if there are several.
     pub(crate) fn groups(&self) -> impl Iterator<Item = Group<'_>> {
         let groups = self.totals.taints.iter().filter(|_| self.totals.taints.are_several());

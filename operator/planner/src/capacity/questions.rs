@@ -158,23 +158,6 @@ impl Capacity {
         Size { cpu_milli, memory_bytes }
     }
 
-    /// Numbers of nodes for the pods of a demand now.
-    pub(crate) fn slots_to_take(&self, ask: Ask) -> Vec<usize> {
-        self.places.nodes_for(ask, 0)
-    }
-
-    /// How many units of a demand find a node now, whatever the threshold.
-    pub(crate) fn units_now(&mut self, ask: Ask) -> u64 {
-        self.places.count(ask, View::Now)
-    }
-
-    /// Amounts on a node that is open to ScavengerJobs: its number, the amounts in the order of the index, and what they are
-    /// of the pool and of each part of it, as in [`Self::free_row`].
-    pub(crate) fn row_on(&self, node: &Name, resources: &Resources) -> Option<(usize, Vec<i64>, Vec<i64>)> {
-        let entry = self.nodes.get(node).filter(|entry| entry.is_open())?;
-        Some((entry.slot, self.places.row(resources), self.parts_with(entry, resources)))
-    }
-
     /// Nodes for the pods of a demand after so many starts that failed: all of them if [`Self::fits`].
     pub(crate) fn nodes_to_take(&self, ask: Ask, failed: u32) -> Vec<Name> {
         let slots = self.places.nodes_for(ask, failed).into_iter();

@@ -225,7 +225,7 @@ mod tests {
         for (second, expected) in
             [(9, (0, Some(10))), (10, (1, None)), (18, (1, None)), (19, (3, None)), (1000, (3, None))]
         {
-            assert_eq!(left(&rounds, &Reason::Reclaimed, &budgets, second), expected, "{second}");
+            assert_eq!(left(&rounds, &Reason::NodeCPUShort, &budgets, second), expected, "{second}");
         }
         // Of more than may go, so many must be long enough ago that one may.
         assert_eq!(left(&rounds, &Reason::Headroom, &[budget(1, 10)], 10), (0, Some(19)));
@@ -252,8 +252,8 @@ mod tests {
     fn a_reason_that_no_budget_names_has_the_usual_one_for_itself() {
         let mut rounds = Rounds::default();
         spend(&mut rounds, 100, &Reason::Headroom, 0);
-        let of_loans = Budget { reasons: vec![Reason::Reclaimed], ..budget(0, 10) };
-        for budgets in [&[][..], &[of_loans]] {
+        let other = Budget { reasons: vec![Reason::NodeCPUShort], ..budget(0, 10) };
+        for budgets in [&[][..], &[other]] {
             assert_eq!(left(&rounds, &Reason::Headroom, budgets, 0), (0, Some(10)));
             assert_eq!(left(&rounds, &Reason::NodeLeftPool, budgets, 0), (100, None));
         }

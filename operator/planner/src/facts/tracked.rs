@@ -16,8 +16,8 @@ use super::{
 use crate::{
     backoff::Turn,
     values::{
-        Attempt, Demand, Disruption, Explanation, Job, Key, KillCause, LiveReport, Name, Phase, Pod,
-        ScavengerJob, Shortage, Waiting, WaitingReason,
+        Attempt, Demand, Disruption, Explanation, Job, KillCause, LiveReport, Name, Phase, Pod, ScavengerJob,
+        Shortage, Waiting, WaitingReason,
         action::{Failure, Ordered, PodEvent},
         later,
     },
@@ -347,20 +347,12 @@ pub(crate) struct Promise {
     pub(crate) recovered: Option<u32>,
     /// What it asked for when capacity was reserved; the spec may be replaced until the start is written.
     reserved_for: Option<Box<Demand>>,
-    /// For which other ScavengerJob the capacity is reserved that was promised, if it is lent.
-    lent_by: Option<Key>,
 }
 
 impl Promise {
-    /// Capacity was reserved for this demand, maybe such as is lent.
-    pub(crate) fn made_for(&mut self, demand: Demand, lent_by: Option<Key>) {
+    /// Capacity was reserved for this demand.
+    pub(crate) fn made_for(&mut self, demand: Demand) {
         self.reserved_for = Some(Box::new(demand));
-        self.lent_by = lent_by;
-    }
-
-    /// For which other ScavengerJob the capacity is reserved that was promised, if it is lent.
-    pub(crate) fn lent_by(&self) -> Option<&Key> {
-        self.lent_by.as_ref()
     }
 
     /// True if capacity was reserved for this demand, and not for one that the spec asked for before.

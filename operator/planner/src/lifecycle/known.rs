@@ -39,8 +39,6 @@ pub struct Known<'a> {
     pub chosen_node: Option<&'a Name>,
     /// The nodes on which capacity for its pods is promised, where its Job has to name them.
     pub promised_nodes: BTreeSet<&'a Name>,
-    /// For which other ScavengerJob the capacity is reserved that it starts on, if it is lent.
-    pub lent_by: Option<&'a Key>,
     /// Another ScavengerJob that works in the same folder, or is about to.
     pub folder_user: Option<&'a Key>,
     /// A node that is gone or not ready and to which one of its pods is bound that has not ended.

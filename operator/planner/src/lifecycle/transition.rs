@@ -76,12 +76,7 @@ fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
     let Ok(spec) = &known.sj.spec else { return (None, None) };
     let number = status.attempt.as_ref().map_or(0, |attempt| attempt.number).saturating_add(1);
     status.phase = Phase::Starting;
-    status.message = match known.lent_by {
-        None => format!("attempt {number} is starting"),
-        Some(holder) => format!(
-            "attempt {number} is starting on capacity that is reserved for {holder}, and ends when that can start"
-        ),
-    };
+    status.message = format!("attempt {number} is starting");
     let waited = status.admitted.replace(Admitted { waiting: None, since: known.now });
     status.not_before = None;
     (status.starved_since, status.cpu_share) = (None, None);
@@ -114,7 +109,6 @@ fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
             .chosen_node
             .filter(|_| by_use || one_node || has_limits || status.failed_starts == 0)
             .cloned(),
-        lent: known.lent_by.is_some(),
         generation: known.sj.generation,
         priority_class: status.counted_interruptions,
         ..Attempt::first(spec.of_containers(), known.now)
@@ -125,10 +119,6 @@ fn start(known: &Known<'_>, status: &mut ScavengerJobStatus) -> Recorded {
 fn run(known: &Known<'_>, status: &mut ScavengerJobStatus, attempt: &Attempt, job_uid: Name) -> Recorded {
     status.phase = Phase::Running;
     status.message = format!("attempt {} is running", attempt.number);
-    if attempt.lent {
-        let limit = "on capacity that is reserved for another ScavengerJob, and ends when that can start";
-        status.message = format!("{} {limit}", status.message);
-    }
     status.failed_starts = 0;
     status.refused_since = None;
     // That of an earlier attempt says nothing about this one.
@@ -217,10 +207,7 @@ fn interrupt(
         false if made_progress => Vec::new(),
         false => before,
     };
-    // The end of a loan costs no rank in the queue: it waits as long as it would have waited without.
-    if ending.reason != Reason::Reclaimed {
-        push(&mut status.interruption_times, end);
-    }
+    push(&mut status.interruption_times, end);
     let least = known.settings.map_or(SignedDuration::ZERO, |settings| settings.interruption_backoff);
     let in_a_row = status.interruptions_in_a_row;
     let (times, uid) = (&status.interruption_times, &known.sj.uid);

@@ -1,4 +1,4 @@
-//! Admission: who starts, for which the queue is walked along, and who gives back what was lent to it.
+//! Admission: who starts, for which the queue is walked along.
 
 use std::collections::BTreeSet;
 
@@ -6,32 +6,24 @@ use jiff::Timestamp;
 
 use super::Planner;
 use crate::{
-    backoff::{self, Wake, needs::Needs, start_failures::Doubt},
-    causes::pool::{self, Standing},
+    backoff::{self, needs::Needs, start_failures::Doubt},
     facts::tracked::Tracked,
     faults::supervisor,
-    lifecycle::{loss::Loss, starting},
-    queue::{Borrower, Context, Loans, Started, Starting, TakeBack},
+    lifecycle::starting,
+    queue::{Context, Started, Starting},
     values::{
-        Ending, Key, Reason, Settings, Waiting, WaitingReason,
-        action::{Action, Ordered, Task},
-        earlier,
+        Ending, Key, Reason, Waiting, WaitingReason,
+        action::{Action, Task},
     },
 };
 
 impl Planner {
     /// Starts whom there is capacity for, and informs the others why they wait.
-    pub(crate) fn admit(
-        &mut self,
-        now: Timestamp,
-        actions: &mut Vec<Action>,
-        ordered: &mut Vec<Ordered>,
-    ) -> Vec<Key> {
+    pub(crate) fn admit(&mut self, now: Timestamp, actions: &mut Vec<Action>) -> Vec<Key> {
         let changed = self.seen_version != self.capacity.version();
         self.seen_version = self.capacity.version();
         self.follow_probes(now);
         let is_due = self.walk_due
-            | self.agenda.is_due(Wake::Borrowers, now)
             | self.promises.take_freed()
             | self.queue.take_changed()
             | self.queue.opens(now)
@@ -50,17 +42,9 @@ impl Planner {
         };
         let starting = self.promises.starting();
         let starting = Starting { all: starting.len(), failed: starting.iter().filter(failed).count() };
-        let borrowers: Vec<Borrower> =
-            self.borrowers.iter().filter_map(|sj| self.borrower(sj, settings, now)).collect();
-        let allowance = self.allowance(&Reason::Reclaimed, now);
-        let take_back = match (allowance.more, allowance.most) {
-            (0, 0) => TakeBack::Nothing,
-            (0, _) => TakeBack::Begun,
-            _ => TakeBack::Anything,
-        };
         let (capacity, promises, shares) = (&mut self.capacity, &mut self.promises, &mut self.shares);
         let mut context = Context { capacity, promises, shares, settings, now };
-        let walk = self.queue.walk(&mut context, starting, &Loans { borrowers: &borrowers, take_back });
+        let walk = self.queue.walk(&mut context, starting);
         let mut admitted = Vec::new();
         let is_new = |key: &&Key| walk.started.iter().any(|started| started.sj == **key);
         let before = self.promises.starting().iter().filter(|key| !is_new(key));
@@ -68,7 +52,7 @@ impl Planner {
             true => BTreeSet::new(),
             false => before.flat_map(|key| self.seen.claims_to_attach(key)).collect(),
         };
-        for Started { sj: key, demand, lent_by } in walk.started {
+        for Started { sj: key, demand } in walk.started {
             // The walk knows nothing of claims and folders: of those that share a claim that is mounted nowhere yet, or a
             // folder, the first starts.
             let claims = self.seen.claims_to_attach(&key);
@@ -81,7 +65,7 @@ impl Planner {
             self.follow_folder(&key);
             if let Some(tracked) = self.seen.get_mut(&key) {
                 tracked.memory.prepared = None;
-                tracked.promise.made_for(demand, lent_by);
+                tracked.promise.made_for(demand);
                 // Being informed why it waits: it is prepared when that answer comes.
                 if !tracked.turn.is_under_way() {
                     let resource_version = tracked.sj().resource_version;
@@ -95,9 +79,6 @@ impl Planner {
                 self.informing.add(&key, &mut tracked.reported, now);
             }
         }
-        self.rounds.release(&Reason::Reclaimed);
-        self.take_back(&walk.taken_back, allowance.more, now, actions, ordered);
-        self.take_back(&walk.held_back, 0, now, actions, ordered);
         admitted
     }
 
@@ -147,64 +128,6 @@ impl Planner {
             }
         }
         self.close_or_open(&changed);
-    }
-
-    /// Finds out when the first borrower that is terminating should have given back what was lent to it: whatever hangs
-    /// then is not waited for any longer. And when others may be interrupted that have to give it back.
-    pub(super) fn follow_borrowers(&mut self, now: Timestamp) {
-        let first = self.borrowers.iter().filter_map(|sj| self.returns_at(sj, now)).min();
-        let held = self.rounds.holds(&Reason::Reclaimed);
-        let next = held.then(|| self.allowance(&Reason::Reclaimed, now).again).flatten();
-        self.agenda.set_wake(Wake::Borrowers, earlier(first, next));
-    }
-
-    /// When a borrower that is terminating should have given back what was lent to it at the latest.
-    fn returns_at(&self, sj: &Key, now: Timestamp) -> Option<Timestamp> {
-        let (tracked, attachments) = self.seen.get(sj).zip(self.seen.attachments(sj))?;
-        match pool::standing(tracked, attachments, now) {
-            Standing::Terminating(until) => Some(until),
-            Standing::Stays | Standing::Stuck => None,
-        }
-    }
-
-    /// What is lent to a borrower. What hangs is lent no longer: nobody knows when it comes back.
-    fn borrower(&self, sj: &Key, settings: &Settings, now: Timestamp) -> Option<Borrower> {
-        let (tracked, attachments) = self.seen.get(sj).zip(self.seen.attachments(sj))?;
-        let standing = pool::standing(tracked, attachments, now);
-        let bound = attachments.bound().map(|(node, pod)| (Some(node.clone()), pod.holds().clone()));
-        let promised = self.promises.ledger().reserved_for(sj);
-        let promised = promised.map(|(node, requests)| (node.cloned(), requests.clone()));
-        let loss = Loss::of(tracked.sj(), &settings.weights, settings.priority_steps, now);
-        let is_terminating = standing != Standing::Stays;
-        let held = bound.chain(promised).collect();
-        (standing != Standing::Stuck).then(|| Borrower::of(tracked.sj(), loss, held, is_terminating))
-    }
-
-    /// Interrupts those that have to give back what was lent to them, and no more than may go now.
-    fn take_back(
-        &mut self,
-        taken_back: &[(Key, Key)],
-        mut more: usize,
-        now: Timestamp,
-        actions: &mut Vec<Action>,
-        ordered: &mut Vec<Ordered>,
-    ) {
-        for (sj, holder) in taken_back {
-            let message = format!("gives back capacity that was lent to it: {holder} can start");
-            let order = Ordered { sj: sj.clone(), reason: Reason::Reclaimed, message };
-            let Some(tracked) = self.seen.get_mut(sj).filter(|tracked| !tracked.is_decided()) else {
-                continue;
-            };
-            if more == 0 {
-                self.rounds.hold(&order.reason, order.sj, order.message, now);
-            } else if tracked.order_interruption(&order, now) {
-                more -= 1;
-                let budgets = self.settings.as_ref().ok().map(|settings| &*settings.budgets);
-                self.rounds.note(tracked.sj(), &order.reason, now, budgets);
-                ordered.push(order);
-                self.visit(sj, now, actions);
-            }
-        }
     }
 
     /// Tells the queue of the probes that are over: their namespaces took all of their pods, or something else came in

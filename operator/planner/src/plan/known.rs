@@ -94,7 +94,6 @@ impl Planner {
                 }
                 _ => BTreeSet::new(),
             },
-            lent_by: tracked.promise.lent_by(),
             folder_user: self.folders.user_beside(key),
             lost_node: alive.filter_map(|pod| pod.node.as_ref()).find(|node| !self.capacity.is_ready(node)),
             capacity: &self.capacity,

@@ -9,7 +9,7 @@ mod known;
 mod observe;
 mod report;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
@@ -80,8 +80,6 @@ pub struct Planner {
     /// Who is asked for a checkpoint.
     asked: BTreeMap<Key, CheckpointRequest>,
     seen_version: u64,
-    /// ScavengerJobs that hold capacity that is reserved for others.
-    borrowers: BTreeSet<Key>,
     /// True if the queue is to be walked along as soon as there are settings.
     walk_due: bool,
 }
@@ -107,7 +105,6 @@ impl Default for Planner {
             supervisors: Supervisors::default(),
             asked: BTreeMap::new(),
             seen_version: 0,
-            borrowers: BTreeSet::new(),
             walk_due: false,
         }
     }
@@ -132,10 +129,9 @@ impl Planner {
         // 2. Each ScavengerJob on the agenda: what it holds, and what is next for it.
         let mut looked_at = self.follow_up(now, &mut actions);
         // 3. Who must go, cause by cause: before anybody starts.
-        let mut ordered = self.interrupt(now, &mut actions);
-        // 4. Who starts, and who gives back what was lent.
-        let admitted = self.admit(now, &mut actions, &mut ordered);
-        self.follow_borrowers(now);
+        let ordered = self.interrupt(now, &mut actions);
+        // 4. Who starts.
+        let admitted = self.admit(now, &mut actions);
         // Those that share a folder with one that starts wait for it from now on.
         looked_at += self.follow_up(now, &mut actions);
         self.agenda.set_wake(Wake::Refusals, self.queue.wake_at(now));
@@ -201,12 +197,6 @@ impl Planner {
         }
         let nodes = attachments.bound().map(|(node, _)| node.clone()).collect();
         self.occupancy.set(key, nodes);
-        let was_lent = tracked.sj().status.attempt.as_ref().is_some_and(|attempt| attempt.lent);
-        if was_lent && (tracked.sj().ongoing_attempt().is_some() || attachments.bound().next().is_some()) {
-            self.walk_due |= self.borrowers.insert(key.clone());
-        } else {
-            self.borrowers.remove(key);
-        }
         if let Some(attempt) = tracked.sj().ongoing_attempt() {
             let attempt = tracked.sj().as_held(attempt).into_owned();
             let is_starting = tracked.sj().status.phase == Phase::Starting;

@@ -212,7 +212,6 @@ impl Planner {
         self.shares.forget(key);
         self.occupancy.set(key, BTreeSet::new());
         self.promises.release(key);
-        self.borrowers.remove(key);
         self.asked.remove(key);
     }
 

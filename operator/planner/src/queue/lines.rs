@@ -363,7 +363,6 @@ impl Line {
                 name: empty,
                 created: Timestamp::MIN,
                 ready_since: Timestamp::MIN,
-                borrows: rank.borrows,
                 claims: Box::default(),
                 failed_starts: rank.failed_starts,
             };

@@ -6,7 +6,7 @@
 //! behind it. With the order FairShare, of those that were never interrupted those come first whose tenant used least for its
 //! weight ([`shares`]).
 //!
-//! Nobody starves: who has waited long gets a standing reservation ([`reservation`]), and what lies idle for it is lent.
+//! Nobody starves: who has waited long gets a standing reservation ([`reservation`]).
 //! A namespace in which a start was refused by a quota is held ([`crate::backoff::blocked`]), and so is a claim without a volume:
 //! those that ask for as much, or mount it, wait in lines of their own.
 //!
@@ -45,8 +45,6 @@ use rank::{Age, Fronts, Lane, Rank};
 
 pub use lines::QueueEntry;
 pub use rank::Starting;
-pub use reservation::Loans;
-pub(crate) use reservation::{Borrower, TakeBack};
 pub use shares::{Shares, SharesReport, TenantReport};
 pub use walk::Started;
 
@@ -68,8 +66,6 @@ pub struct Queue {
     epoch: u64,
     /// Namespaces and claims for which a start was refused.
     blocked: Blocked,
-    /// The one for which something that is lent is being given back.
-    claimant: Option<Key>,
     /// When one whose last start failed was last started.
     failed_started: Option<Timestamp>,
     /// True if somebody may have come since [`Self::take_changed`].
@@ -149,7 +145,6 @@ impl Queue {
             ask: capacity.ask(demand),
             failed: rank.again.is_some(),
             block,
-            borrows: rank.borrows,
             tenant: shares.lane_of(&sj.key.namespace),
         };
         self.join(lane, Arc::new(rank), &sj.key);
@@ -299,9 +294,7 @@ impl Queue {
             return Err("two lines have the same demand".to_owned());
         }
         let apart = |(lane, line): (&Lane, &Line)| {
-            line.members
-                .iter()
-                .all(|rank| (rank.again.is_some(), rank.borrows) == (lane.failed, lane.borrows))
+            line.members.iter().all(|rank| rank.again.is_some() == lane.failed)
         };
         if !self.lines.iter().all(apart) {
             return Err("a line holds members of different kinds".to_owned());

@@ -13,7 +13,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::{
     backoff::blocked::BlockId,
@@ -23,20 +23,6 @@ use crate::{
 
 /// More interruptions than this do not advance any further.
 const MAX_COUNTED_INTERRUPTIONS: u32 = 10;
-
-/// Most work that giving back may cost a borrower that does not save when it is stopped.
-const MOST_LOST: SignedDuration = SignedDuration::from_mins(10);
-
-/// Longest grace period of a borrower: so long the holder may wait for it.
-const MOST_GRACE: SignedDuration = SignedDuration::from_mins(2);
-
-/// True if reserved capacity may be lent to a ScavengerJob: it ends soon when it is stopped, and loses little then. It
-/// saves on SIGTERM, and no attempt has shown otherwise, or it writes a checkpoint every few minutes.
-pub(crate) fn may_borrow(sj: &ScavengerJob) -> bool {
-    let Ok(spec) = &sj.spec else { return false };
-    let loses_little = sj.saves_on_sigterm() || spec.checkpoint_every() <= MOST_LOST;
-    loses_little && spec.grace_period <= MOST_GRACE
-}
 
 /// What is looked at first to put ScavengerJobs in order; the smallest comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,8 +52,6 @@ pub(super) struct Rank {
     pub(super) created: Timestamp,
     /// See [`ScavengerJob::ready_since`].
     pub(super) ready_since: Timestamp,
-    /// True if reserved capacity may be lent to it.
-    pub(super) borrows: bool,
     /// The claims that it mounts.
     pub(super) claims: Box<[Name]>,
     /// How often in a row its start was withdrawn.
@@ -76,7 +60,7 @@ pub(super) struct Rank {
 
 impl Rank {
     /// Rank of a ScavengerJob that waits, or the one it started with. It has waited since it was created, or since it was
-    /// last interrupted; a withdrawn attempt costs no place, nor does giving back what was lent.
+    /// last interrupted; a withdrawn attempt costs no place.
     pub(super) fn of(sj: &ScavengerJob) -> Self {
         let (waiting_since, ready_since) = (sj.waiting_since(), sj.ready_since());
         Self {
@@ -91,7 +75,6 @@ impl Rank {
             name: sj.key.name.clone(),
             created: sj.creation_time,
             ready_since,
-            borrows: may_borrow(sj),
             claims: sj.spec.as_ref().map(|spec| spec.claims.as_slice().into()).unwrap_or_default(),
             failed_starts: sj.status.failed_starts,
         }
@@ -103,13 +86,12 @@ impl Rank {
 }
 
 /// Number of a line: what its members ask for, whether their last start failed, whether their namespace or claim is held,
-/// whether reserved capacity may be lent to them, and which tenant's they are, if the pool says something of tenants.
+/// and which tenant's they are, if the pool says something of tenants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Lane {
     pub(super) ask: Ask,
     pub(super) failed: bool,
     pub(super) block: Option<BlockId>,
-    pub(super) borrows: bool,
     pub(super) tenant: u32,
 }
 
@@ -130,11 +112,6 @@ pub struct Starting {
 }
 
 impl Starting {
-    /// True if more than one slot is left.
-    pub(super) fn leaves_a_slot(self, settings: &Settings) -> bool {
-        self.all.saturating_add(1) < settings.max_concurrent_starts
-    }
-
     /// True if one more of these may start.
     pub(super) fn has_slot_for(self, failed: bool, settings: &Settings) -> bool {
         let most = settings.max_concurrent_starts;

@@ -309,7 +309,7 @@ pub struct ScavengerJobStatus {
     pub observed_saves: Option<ObservedSaves>,
     /// The newest times it started to run.
     pub start_times: Vec<Timestamp>,
-    /// The newest times it was interrupted, without those that took back what was lent ([`Reason::Reclaimed`]).
+    /// The newest times it was interrupted.
     pub interruption_times: Vec<Timestamp>,
     /// Why it failed; none unless it did.
     #[serde(default)]
@@ -396,9 +396,6 @@ pub struct Attempt {
     /// The node that the planner chose for its pod; none if kube-scheduler chooses.
     #[serde(default)]
     pub node: Option<Name>,
-    /// True if it was started on capacity that is reserved for another ScavengerJob.
-    #[serde(default)]
-    pub lent: bool,
     /// What was found out about its work once it had ended.
     #[serde(default)]
     pub measured: Measured,

@@ -73,7 +73,7 @@ impl Day {
         }
         let ended = self.cluster.scavenger_jobs().filter(|sj| sj.status.phase.is_finished()).count();
         let (started, all) = (self.cluster.starts.len(), self.submitted);
-        assert!(started > all / 4 && ended > all / 20, "of {all} {started} were started, and {ended} ended");
+        assert!(started > all / 6 && ended > all / 20, "of {all} {started} were started, and {ended} ended");
     }
 
     fn submit(&mut self) {

@@ -149,11 +149,11 @@ proptest! {
                 }
             }
         }
-        // Nobody went for another reason than what ordinary pods use, or to end a loan to somebody who went for that.
+        // Nobody went for another reason than what ordinary pods use.
         for sj in cluster.scavenger_jobs() {
             let reason = sj.status.attempt.as_ref().and_then(|attempt| attempt.disruption.as_ref());
             let reason = reason.map(|disruption| disruption.reason.clone());
-            let allowed = [Reason::NodeMemoryShort, Reason::NodeCPUShort, Reason::NodePressure, Reason::Reclaimed];
+            let allowed = [Reason::NodeMemoryShort, Reason::NodeCPUShort, Reason::NodePressure];
             prop_assert!(reason.as_ref().is_none_or(|reason| allowed.contains(reason)), "{reason:?}");
         }
     }

@@ -7,7 +7,6 @@ mod evidence;
 mod headroom;
 mod leaving;
 mod lives;
-mod loans;
 mod order;
 mod preemption;
 mod refusals;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use scavenger_planner::{
     fixtures::{at, node, pod, settings, sj},
-    internals::{Capacity, Context, Loans, Promises, Queue, Shares, Starting},
+    internals::{Capacity, Context, Promises, Queue, Shares, Starting},
     resources::Resources,
     values::{Key, Node, Phase, ScavengerJob, WaitingReason},
 };
@@ -143,7 +143,7 @@ proptest! {
             settings: &settings,
             now: at(30),
         };
-        let walk = queue.walk(&mut room, Starting { all: world.starting, failed: 0 }, &Loans::default());
+        let walk = queue.walk(&mut room, Starting { all: world.starting, failed: 0 });
         let (started, waiting) = slowly(&world);
         let walked: Vec<Key> = walk.started.iter().map(|started| started.sj.clone()).collect();
         prop_assert_eq!(&walked, &started);

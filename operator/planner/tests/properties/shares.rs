@@ -46,7 +46,8 @@ fn used(planner: &Planner, now: Timestamp) -> BTreeMap<Name, f64> {
         .collect()
 }
 
-/// How a tenant submits: cores of each and for how many seconds each runs, and how many wait at least.
+/// How a tenant submits: cores of each and for how many seconds each runs, and how many wait at least: more than there are
+/// cores, so that it never has none to start.
 #[derive(Debug, Clone)]
 struct Greed {
     cpu: i64,
@@ -55,7 +56,7 @@ struct Greed {
 }
 
 fn greed() -> impl Strategy<Value = Greed> {
-    (1..4_i64, 200..900_i64, 3..20_usize).prop_map(|(cpu, needs, wait)| Greed { cpu, needs, wait })
+    (1..4_i64, 200..900_i64, 21..40_usize).prop_map(|(cpu, needs, wait)| Greed { cpu, needs, wait })
 }
 
 /// Tops up what waits of each tenant.

@@ -255,8 +255,7 @@ fn nothing_is_kept_for_a_gang_that_cannot_fit_beside_ordinary_pods() {
         cluster.submit(sj("gang").asking(asked).gang(2), work(3000));
         minutes(&mut cluster, 11, |_| (1000, used));
         assert_eq!(cluster.waits("gang"), Some(WaitingReason::NoCapacity), "{}", cluster.history());
-        // Nothing is lent to it, for an interruption would cost too much.
-        cluster.submit(sj("small").asking(2000).interruptible_after(seconds(7200)), work(3000));
+        cluster.submit(sj("small").asking(2000), work(3000));
         minutes(&mut cluster, 2, |_| (1000, used));
         assert_eq!(cluster.status("small").phase, Phase::Running, "{}", cluster.status("small").message);
     }
