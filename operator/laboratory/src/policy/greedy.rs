@@ -1,6 +1,8 @@
 //! A reference: whenever an ordinary pod finds no node, those ScavengerJobs go that lose least together, anywhere, with perfect
 //! and instant knowledge of every checkpoint. It looks at one pod at a time, so it is no bound over a month: what is cheapest
 //! now can cost more later.
+//!
+//! The operator's planner says who starts, so what runs is of the same kind: who starts small ones first has less to lose.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -10,19 +12,19 @@ use scavenger_planner::{
         pending_pod::{CandidateNode, choose},
     },
     loss::Loss,
-    values::{Key, Name, Settings},
+    values::{Key, Name, PreemptionMode, Settings},
 };
 
-use super::{quota::Quota, rule::Policy};
+use super::{operator::Operator, rule::Policy};
 use crate::{
     values::{Amounts, AttemptId, NodeId, PodId, Time, stamp},
     world::{Change, Order, Owner, World},
 };
 
 /// The cheapest victims anywhere.
-#[derive(Debug)]
 pub(super) struct Greedy {
-    quota: Quota,
+    /// Starts, and interrupts nobody.
+    starts: Operator,
     /// Ordinary pods that found no node, with the node that was chosen for each.
     pending: BTreeMap<PodId, Option<NodeId>>,
     /// True if something may help that did not help before.
@@ -30,8 +32,12 @@ pub(super) struct Greedy {
 }
 
 impl Greedy {
-    pub(super) fn new(settings: &Settings, world: &World<'_>) -> Self {
-        Self { quota: Quota::new(settings, world), pending: BTreeMap::new(), is_due: false }
+    pub(super) fn new(mut settings: Settings, late: Time, world: &World<'_>) -> Self {
+        settings.preemption_mode = PreemptionMode::Scheduler;
+        settings.headroom.interrupt_threshold = None;
+        settings.headroom.interrupt_threshold_overrides.clear();
+        let starts = Operator::new(settings, late, world);
+        Self { starts, pending: BTreeMap::new(), is_due: false }
     }
 
     /// Chooses for each pod that nothing was chosen for, the most important first. What one choice takes the next cannot.
@@ -61,8 +67,7 @@ impl Greedy {
             }
             nodes[node.index()].free = nodes[node.index()].free.minus(requests);
             let pods = victims.iter().flat_map(|attempt| world.attempts[attempt.index()].pods.clone());
-            orders.push(Order::Interrupt(pods.collect()));
-            orders.push(Order::Nominate(pod, node));
+            orders.push(Order::Preempt(pod, node, pods.collect()));
             self.pending.insert(pod, Some(node));
         }
     }
@@ -152,7 +157,7 @@ fn loss(world: &World<'_>, attempt: AttemptId) -> Loss {
 
 impl Policy for Greedy {
     fn see(&mut self, change: Change, world: &World<'_>) {
-        self.quota.see(change, world);
+        self.starts.see(change, world);
         match change {
             Change::Pod(id) => {
                 let pod = &world.pods[id.index()];
@@ -174,11 +179,11 @@ impl Policy for Greedy {
     fn act(&mut self, world: &World<'_>) -> Vec<Order> {
         let mut orders = Vec::new();
         self.serve(world, &mut orders);
-        self.quota.admit(world, &mut orders);
+        orders.extend(self.starts.act(world));
         orders
     }
 
     fn wake_at(&self) -> Option<Time> {
-        self.quota.wake_at()
+        self.starts.wake_at()
     }
 }

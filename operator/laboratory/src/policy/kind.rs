@@ -22,7 +22,7 @@ pub enum Kind {
     Predecessor,
     /// This operator, as its pool says.
     Operator,
-    /// The cheapest victims anywhere, with perfect knowledge.
+    /// Starts as this operator; the cheapest victims anywhere, with perfect knowledge.
     Greedy,
 }
 
@@ -92,7 +92,7 @@ impl Kind {
             Self::Newest => Box::new(Newest::new(settings, world)),
             Self::Predecessor => Box::new(Predecessor::new(settings, world)),
             Self::Operator => Box::new(Operator::new(settings.clone(), late, world)),
-            Self::Greedy => Box::new(Greedy::new(settings, world)),
+            Self::Greedy => Box::new(Greedy::new(settings.clone(), late, world)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Admission by a quota over the whole pool, first come first served: what `newest`, `predecessor` and `greedy` have in common.
+//! Admission by a quota over the whole pool, first come first served: what `newest` and `predecessor` have in common.
 //!
 //! ScavengerJobs start while what all pods ask for stays below the start threshold of the pool. One that does not fit lets
 //! smaller ones pass. One that was interrupted keeps its place, and waits as long as the pool says.

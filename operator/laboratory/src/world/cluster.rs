@@ -76,8 +76,9 @@ pub enum Order {
     Interrupt(Vec<PodId>),
     /// These pods of ScavengerJobs are deleted without a grace period.
     Kill(Vec<PodId>),
-    /// What is free on a node, or will be, is kept for an ordinary pod.
-    Nominate(PodId, NodeId),
+    /// For an ordinary pod, what is free on a node, or will be, is kept, and these pods of ScavengerJobs go as if
+    /// kube-scheduler had preempted them.
+    Preempt(PodId, NodeId, Vec<PodId>),
 }
 
 /// Which pods preempt others.
@@ -244,7 +245,12 @@ impl<'a> World<'a> {
                     self.remove_pod(pod, Disruption::Evicted, false);
                 }
             }
-            Order::Nominate(pod, node) => self.nominate(pod, node),
+            Order::Preempt(pod, node, victims) => {
+                for victim in victims {
+                    self.delete_pod(victim, Disruption::Preempted);
+                }
+                self.nominate(pod, node);
+            }
         }
     }
 
