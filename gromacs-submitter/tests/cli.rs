@@ -85,7 +85,7 @@ fn variables_set_up_the_daemon_and_the_connection_alone() {
 #[test]
 fn usage_errors() {
     let none = "postgres://nobody@127.0.0.1:1/none";
-    let cases: [(&[&str], &str); 22] = [
+    let cases: [(&[&str], &str); 25] = [
         (&[], "help"),
         (&["lists"], "unrecognized subcommand"),
         (&["list", "--colour"], "unexpected argument '--colour'"),
@@ -101,6 +101,12 @@ fn usage_errors() {
         (&["logs", "1", "--mdrun", "--follow"], "cannot be used with"),
         (&["fetch", "1"], "--to <DIR>"),
         (&["fetch", "1", "a[", "--to", "x"], "write for example '*.xtc'"),
+        (&["fetch", "*.xtc", "--to", "x"], "no row is named"),
+        (&["fetch", "1", "2", "1", "--to", "x"], "row 1 is named twice; name it once"),
+        (
+            &["fetch", "1", "--project", "water", "--to", "x"],
+            "row 1 is named, and a filter chooses rows, too",
+        ),
         (&["cancel"], "required"),
         (&["cancel", "1", "--state", "queued"], "cannot be used with"),
         (&["add", "--namespace", "lab", "--pvc", "data"], "required"),
@@ -280,7 +286,15 @@ async fn what_a_row_wrote_needs_a_row_that_ran_and_a_cluster() {
     for arguments in [&["logs", "9"][..], &["files", "9"], &["fetch", "9", "--to", "x"]] {
         fails(arguments, 1, "there is no row 9");
     }
+    for (arguments, words) in [
+        (&["fetch", "1", "9", "--to", "x"][..], "there is no row 9, and nothing was copied"),
+        (&["fetch", "8", "1", "9", "*.xtc", "--to", "x"], "there are no rows 8, 9, and nothing was copied"),
+        (&["fetch", "--project", "water", "--to", "x"], "the filters choose no row"),
+    ] {
+        fails(arguments, 1, words);
+    }
     // Only from here on a cluster is needed.
+    fails(&["fetch", "--state", "queued", "--to", "x"], 2, "no Kubernetes cluster is configured");
     fails(&["files", "1"], 2, "no Kubernetes cluster is configured");
     program.sql("update gromacs_to_tune set state = 'running', reason = 'attempt 1 runs on 1 core'").await;
     fails(&["logs", "1"], 2, "no Kubernetes cluster is configured");

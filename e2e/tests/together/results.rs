@@ -1,9 +1,14 @@
 //! A chemist sees what a simulation prints and brings its files home, with the command line alone.
 
-use std::{collections::BTreeMap, fs, path::Path, process::Output};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::Output,
+};
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::ListParams;
 use nix::{
     sys::signal::{Signal, kill},
@@ -20,6 +25,9 @@ use scavenger_e2e::{
 
 /// Long enough that its files can be listed while it runs.
 const STEPS: u32 = 9000;
+
+/// For rows that only have to end.
+const FEW_STEPS: u32 = 300;
 
 /// Pods that read volumes.
 async fn readers(world: &World) -> Result<Vec<Pod>> {
@@ -167,7 +175,93 @@ fn a_chemist_follows_a_simulation_and_brings_its_files_home() {
         bob.refused(&["files", &text], &[&format!("there is no row {text}")]).await?;
         let his = bob.json(&[&add[..], &["--hold", "--allow-duplicate"]].concat()).await?;
         let his = his[0]["id"].to_string();
-        bob.refused(&["files", &his], &["you have no right to list", &world.namespace]).await?;
+        bob.refused(&["files", &his], &["you have no right to get persistentvolumeclaims", &world.namespace])
+            .await?;
         no_reader_is_left(world).await
+    });
+}
+
+/// Pods that were made to read volumes, by now.
+async fn readers_so_far(world: &World) -> Result<BTreeSet<String>> {
+    let scheduled = ListParams::default().fields("reason=Scheduled,involvedObject.kind=Pod");
+    let events = world.api::<Event>().list(&scheduled).await?;
+    let names = events.items.into_iter().filter_map(|event| event.involved_object.name);
+    Ok(names.filter(|name| name.contains("-reader-")).collect())
+}
+
+/// Two rows of one file that are complete, one that is held, and one whose claim is missing: what there is comes with one
+/// pod, and what there is not is named.
+async fn a_project_comes_home(world: &World, alice: &Chemist, done: [i64; 2]) -> Result<()> {
+    let held =
+        alice.json(&["add", "water/water.tpr", "--hold", "--allow-duplicate", "--project", "pair"]).await?;
+    let held = held[0]["id"].to_string();
+    let lost =
+        ["add", "water/lost.tpr", "--hold", "--project", "pair", "--persistent-volume-claim", "nothing"];
+    let lost = alice.json(&lost).await?[0]["id"].to_string();
+    let home = tempfile::tempdir()?;
+    let to = home.path().join("results");
+    let to = to.to_str().context("the folder's path is no text")?;
+    let fetch = ["fetch", "--project", "pair", "*.log", "*.gro", "--to", to];
+
+    let before = readers_so_far(world).await?;
+    let printed = alice.run(&fetch).await?;
+    ensure!(printed.code == Some(1), "{printed:?}");
+    ensure!(printed.stdout.contains("copied 4 files of 2 rows"), "{printed:?}");
+    for words in [
+        format!("row {held} is missing: there is no folder water/gromacs-{held}"),
+        format!("row {lost} is missing: there is no PersistentVolumeClaim nothing"),
+    ] {
+        ensure!(printed.stderr.contains(&words), "{words:?} is not in: {printed:?}");
+    }
+    let made = until("the pod that read the volume was seen", || async {
+        let all = readers_so_far(world).await?;
+        let made: Vec<String> = all.difference(&before).cloned().collect();
+        Ok((!made.is_empty()).then_some(made))
+    })
+    .await?;
+    ensure!(made.len() == 1, "one pod reads a claim, not {made:?}");
+    for id in done {
+        let on_volume = checksums(world, id).await?;
+        for name in ["md.log", "confout.gro"] {
+            let here = checksum(&Path::new(to).join(format!("gromacs-{id}/{name}")))?;
+            ensure!(here == on_volume[name], "{name} of row {id} has another checksum here");
+        }
+    }
+    let rows = done.map(|id| id.to_string());
+    let again = alice.good(&["fetch", &rows[0], &rows[1], "*.log", "*.gro", "--to", to]).await?;
+    ensure!(again.contains("4 files had the same content already"), "{again}");
+    alice
+        .refused(
+            &["fetch", &rows[0], "999999", "--to", to],
+            &["there is no row 999999, and nothing was copied"],
+        )
+        .await?;
+    no_reader_is_left(world).await
+}
+
+#[test]
+#[ignore = "in `cargo xtask test --all`"]
+fn a_chemist_brings_several_rows_home_in_one_go() {
+    run("several", |world| async move {
+        let database = prepare_with(world, FEW_STEPS, "").await?;
+        let alice = Chemist::new(world, &database, "alice", true).await?;
+        let mut done = [0; 2];
+        for id in &mut done {
+            let add = [
+                "add",
+                "water/water.tpr",
+                "--allow-duplicate",
+                "--project",
+                "pair",
+                "--max-cpu-millicores",
+                "500",
+            ];
+            let added = alice.json(&add).await?;
+            *id = added[0]["id"].as_i64().with_context(|| added.to_string())?;
+        }
+        for id in done {
+            state(&database, id, "completed").await?;
+        }
+        a_project_comes_home(world, &alice, done).await
     });
 }

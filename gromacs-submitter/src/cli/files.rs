@@ -12,7 +12,7 @@ use crate::folder::{RemoteFile, list_command, parse_listing};
 pub(super) async fn exec(database: &Database, options: &FilesOptions) -> anyhow::Result<Outcome> {
     let Some((folder, _)) = find(database, options.row).await? else { return Ok(Outcome::Failed) };
     let listing = with_reader(&folder, &options.reading, SHORT, async |reader| {
-        reader.output(list_command(&folder)).await
+        reader.output(&folder, list_command(&folder)).await
     });
     let files = parse_listing(&listing.await?);
     if options.output.is_json() {

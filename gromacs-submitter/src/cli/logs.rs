@@ -162,7 +162,7 @@ fn print_end(folder: &RowFolder, attempts: &[AttemptLog], wanted: AttemptNumber)
 async fn end_of_mdrun_log(folder: &RowFolder, options: &LogsOptions) -> anyhow::Result<Outcome> {
     let lines = options.lines.unwrap_or(LINES);
     let read = with_reader(folder, &options.reading, SHORT, async |reader| {
-        reader.output(end_command(folder, lines, options.simulation.as_deref())).await
+        reader.output(folder, end_command(folder, lines, options.simulation.as_deref())).await
     });
     let printed = read.await?;
     let end = printed.iter().position(|byte| *byte == b'\n').map_or(printed.len(), |end| end + 1);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail, ensure};
 use rand::RngExt as _;
 use scavenger_program::signal::EndSignal;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::text::{print_note, stretch};
 use super::{open_current, print_error};
@@ -22,10 +22,36 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// How long a pod may run that only lists, or prints the end of a log.
 pub(super) const SHORT: Duration = Duration::from_secs(600);
 
+/// Somebody ends the program: Ctrl-C, SIGTERM, or the end of the terminal.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub(super) struct Interrupted;
+
+/// What ends the program, from the moment on at which this was made: so that a pod is deleted first.
+pub(super) struct Stop {
+    end: EndSignal,
+    hangup: Signal,
+}
+
+impl Stop {
+    pub(super) fn new() -> anyhow::Result<Self> {
+        let hangup = signal(SignalKind::hangup()).context("cannot handle SIGHUP")?;
+        Ok(Self { end: EndSignal::new()?, hangup })
+    }
+
+    /// Does `work`, unless the program is to end before that is done.
+    async fn unless<T>(&mut self, work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+        tokio::select! {
+            result = work => result,
+            _ = self.end.next() => Err(Interrupted.into()),
+            _ = self.hangup.recv() => Err(Interrupted.into()),
+        }
+    }
+}
+
 /// The pod, once it takes commands.
 pub(super) struct Reader<'a> {
     access: &'a Access,
-    folder: &'a RowFolder,
     pod: &'a str,
     image: &'a str,
 }
@@ -36,10 +62,10 @@ impl Reader<'_> {
         self.access.exec(self.pod, crate::cluster::READER_CONTAINER, command).await
     }
 
-    /// All that a script prints, if it succeeds.
-    pub(super) async fn output(&self, command: Vec<String>) -> anyhow::Result<Vec<u8>> {
+    /// All that a script prints of the folder of a row, if it succeeds.
+    pub(super) async fn output(&self, of: &RowFolder, command: Vec<String>) -> anyhow::Result<Vec<u8>> {
         let (printed, ended) = self.exec(command).await?.all().await?;
-        folder::check(self.folder, self.image, &ended)?;
+        folder::check(of, self.image, &ended)?;
         Ok(printed)
     }
 
@@ -73,13 +99,27 @@ pub(super) async fn with_reader<T>(
     work: impl AsyncFnOnce(&Reader) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let access = Access::connect(&reading.kubernetes, &folder.namespace).await?;
-    let image = image(&access, folder, reading).await?;
-    let placement = place(&access, folder).await?;
-    clear_up(&access).await?;
-    // From here on these end the program no more on their own.
-    let mut end = EndSignal::new()?;
-    let mut hangup = signal(SignalKind::hangup()).context("cannot handle SIGHUP")?;
+    let rows = std::slice::from_ref(folder);
+    read_rows(&access, rows, reading, within, &mut Stop::new()?, work).await
+}
 
+/// The same for several rows, of one claim and one user: the first stands for all of them.
+pub(super) async fn read_rows<T>(
+    access: &Access,
+    rows: &[RowFolder],
+    reading: &Reading,
+    within: Duration,
+    stop: &mut Stop,
+    work: impl AsyncFnOnce(&Reader) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let folder = rows.first().context("no row is named")?;
+    let prepared = async {
+        let placement = place(access, folder).await?;
+        let image = image(access, rows, reading).await?;
+        clear_up(access).await?;
+        Ok((image, placement))
+    };
+    let (image, placement) = stop.unless(prepared).await?;
     let name = folder.names().reader(rand::rng().random());
     let within = within + reading.wait;
     let pod = reader_pod(&ReaderPod { folder, name: &name, image: &image, placement: &placement, within });
@@ -87,23 +127,18 @@ pub(super) async fn with_reader<T>(
     if let Err(error @ (AccessError::Allow { .. } | AccessError::Refuse { .. })) = made {
         return Err(error.into());
     }
-    let reader = Reader { access: &access, folder, pod: &name, image: &image };
+    let reader = Reader { access, pod: &name, image: &image };
     let done = async {
         made?;
-        wait(&access, &name, reading.wait, &placement).await?;
+        wait(access, &name, reading.wait, &placement).await?;
         work(&reader).await
     };
-    let result = tokio::select! {
-        result = done => result,
-        _ = end.next() => Err(anyhow::anyhow!("interrupted")),
-        _ = hangup.recv() => Err(anyhow::anyhow!("interrupted")),
-    };
-    let result = match result {
-        Err(error) if error.is::<ExecError>() => Err(why_it_broke(&access, &name, error).await),
+    let result = match stop.unless(done).await {
+        Err(error) if error.is::<ExecError>() => Err(why_it_broke(access, &name, error).await),
         result => result,
     };
     if let Err(error) = access.delete_pod(&name).await {
-        print_note(&format!("pod {name} in namespace {} stays for a minute: {error}", folder.namespace));
+        print_note(&format!("pod {name} in namespace {} stays for a minute: {error}", access.namespace()));
     }
     result
 }
@@ -127,21 +162,24 @@ async fn clear_up(access: &Access) -> Result<(), AccessError> {
     Ok(())
 }
 
-/// The image of the row, which is on nodes already.
-async fn image(access: &Access, folder: &RowFolder, reading: &Reading) -> anyhow::Result<String> {
-    let known = reading.image.as_ref().or(folder.pinned_image.as_ref()).or(folder.image.as_ref());
-    if let Some(image) = known {
+/// The image of one of the rows, which is on nodes already.
+async fn image(access: &Access, rows: &[RowFolder], reading: &Reading) -> anyhow::Result<String> {
+    let named = rows.iter().find_map(|row| row.pinned_image.as_ref().or(row.image.as_ref()));
+    if let Some(image) = reading.image.as_ref().or(named) {
         return Ok(image.clone());
     }
     // A row that names none runs in the submitter's, which only its ScavengerJobs tell.
-    if let Some(job) = access.jobs_of(&folder.uuid).await?.into_iter().next() {
-        return Ok(job.spec.image);
+    for row in rows {
+        if let Some(job) = access.jobs_of(&row.uuid).await?.into_iter().next() {
+            return Ok(job.spec.image);
+        }
     }
+    let row = rows.first().context("no row is named")?;
     bail!(
         "the image of row {} is not known: the row is {}{}; name one with --image, such as debian:stable-slim",
-        folder.id,
-        folder.state,
-        folder::because(folder.reason.as_deref())
+        row.id,
+        row.state,
+        folder::because(row.reason.as_deref())
     )
 }
 

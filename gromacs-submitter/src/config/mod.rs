@@ -18,7 +18,7 @@ use scavenger_program::logging::{Logging, Program};
 use scavenger_schema::scavenger_job::ImagePullPolicy;
 
 pub use edit::{EditOptions, ExtendOptions};
-pub use folder::{AttemptNumber, FetchOptions, FilesOptions, Kubernetes, LogsOptions, Reading};
+pub use folder::{AttemptNumber, FetchOptions, FilesOptions, Kubernetes, LogsOptions, Reading, Word};
 pub use queue::{
     AddOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat, ReportOptions, RetryOptions,
     RmOptions, RowsOptions, Selection, ShowOptions, WatchOptions,
@@ -92,10 +92,10 @@ pub enum Command {
     /// Those in the folder of the row on the volume. A small pod reads it, and is deleted afterwards. Your kubeconfig
     /// names the cluster.
     Files(FilesOptions),
-    /// Copy files of a simulation to this machine, for those who cannot reach its volume by other means
+    /// Copy files of simulations to this machine, for those who cannot reach the volume by other means
     ///
-    /// They come from the folder of the row on the volume. A small pod reads it, and is deleted afterwards. A file gets
-    /// its name in DIR only when it is complete and its checksum is right. Your kubeconfig names the cluster.
+    /// They come from the folders of the rows on the volume. A small pod reads each volume, and is deleted afterwards. A
+    /// file gets its name in DIR only when it is complete and its checksum is right. Your kubeconfig names the cluster.
     Fetch(FetchOptions),
     /// Stop simulations for good
     ///

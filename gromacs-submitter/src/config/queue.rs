@@ -139,6 +139,20 @@ pub struct Filter {
     pub late: bool,
 }
 
+impl Filter {
+    /// True if it lets every row through.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let Self { state, owner, namespace, project, label, late } = self;
+        state.is_empty()
+            && owner.is_none()
+            && namespace.is_none()
+            && project.is_none()
+            && label.is_empty()
+            && !late
+    }
+}
+
 /// Options of `list`.
 #[derive(Debug, Clone, Args)]
 pub struct ListOptions {

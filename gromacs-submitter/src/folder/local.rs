@@ -17,6 +17,9 @@ pub enum Present {
     Obstacle(&'static str),
 }
 
+/// What a folder is called that has the name.
+pub const A_FOLDER: &str = "a folder";
+
 /// What is at `name` in `target`. Links are not followed, wherever they lead.
 ///
 /// # Errors
@@ -36,7 +39,7 @@ pub fn present(target: &Path, name: &str) -> io::Result<Present> {
         }
         match (kind.is_dir(), parts.peek().is_some()) {
             (true, true) => {}
-            (true, false) => return Ok(Present::Obstacle("a folder")),
+            (true, false) => return Ok(Present::Obstacle(A_FOLDER)),
             (false, false) if kind.is_file() => return Ok(Present::File(found.len())),
             (false, _) => return Ok(Present::Obstacle("no folder and no ordinary file")),
         }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use glob::{MatchOptions, Pattern};
 
-pub use local::{Present, digest_of, present};
+pub use local::{A_FOLDER, Present, digest_of, present};
 pub use unpack::{Arrived, UnpackError, unpack};
 
 use crate::cluster::Ended;

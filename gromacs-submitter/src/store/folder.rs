@@ -70,13 +70,18 @@ pub struct AttemptLog {
 impl Store {
     /// The folder of a row; none if the connected role sees no such row.
     pub async fn folder(&self, row: i64) -> Result<Option<RowFolder>, StoreError> {
+        Ok(self.folders(&[row]).await?.pop())
+    }
+
+    /// The folders of those of `rows` that the connected role sees, in the order of their numbers.
+    pub async fn folders(&self, rows: &[i64]) -> Result<Vec<RowFolder>, StoreError> {
         Ok(sqlx::query_as(
             "select t.id, t.uuid::text as uuid, t.namespace, t.persistent_volume_claim, t.tpr_path, t.multidir, t.image, t.pinned_image, t.run_as_user,
                 t.run_as_group, t.service_account, t.state, q.reason, t.submission
-            from gromacs_to_tune t join gromacs_queue q on q.id = t.id where t.id = $1",
+            from gromacs_to_tune t join gromacs_queue q on q.id = t.id where t.id = any ($1) order by t.id",
         )
-        .bind(row)
-        .fetch_optional(&self.pool)
+        .bind(rows)
+        .fetch_all(&self.pool)
         .await?)
     }
 

@@ -1,21 +1,19 @@
-//! `fetch`: copies files of a row's folder to this machine.
+//! The files of one row: what is to be copied, and how it comes to this machine.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-use super::reader::{Reader, find, with_reader};
-use super::text::{count, json as print_json, number_of, print_note, shown};
-use super::{Outcome, print_error, print_line};
+use crate::cli::reader::Reader;
+use crate::cli::text::{print_note, shown};
 use crate::cluster::Exec;
-use crate::config::{Database, FetchOptions};
+use crate::config::FetchOptions;
 use crate::folder::{
-    Arrived, Present, RemoteFile, batches, check, copy_command, digest_of, list_command, names,
+    Arrived, Present, RemoteFile, UnpackError, batches, check, copy_command, digest_of, list_command, names,
     parse_listing, parse_sums, present, select, sums_command, unpack,
 };
 use crate::store::RowFolder;
@@ -34,7 +32,7 @@ const MOST_NAMED: usize = 5;
 
 /// What becomes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Fate {
+pub(super) enum Fate {
     Copied,
     WouldCopy,
     /// It was here already, with the same content.
@@ -44,7 +42,7 @@ enum Fate {
 }
 
 impl Fate {
-    fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::Copied => "copied",
             Self::WouldCopy => "would copy",
@@ -55,7 +53,14 @@ impl Fate {
 }
 
 /// A file with its fate, and its size as it was copied.
-type Result = (String, u64, Fate);
+pub(super) type Result = (String, u64, Fate);
+
+/// Where the files of a row come to, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Target<'a> {
+    pub(super) folder: &'a Path,
+    pub(super) options: &'a FetchOptions,
+}
 
 /// What is to be done with the files that are wanted.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -66,52 +71,53 @@ struct Plan {
     obstacles: Vec<(String, &'static str)>,
 }
 
-pub(super) async fn exec(database: &Database, options: &FetchOptions) -> anyhow::Result<Outcome> {
-    let Some((folder, _)) = find(database, options.row).await? else { return Ok(Outcome::Failed) };
-    let work = with_reader(&folder, &options.reading, options.within, async |reader| {
-        Box::pin(fetch(reader, &folder, options)).await
-    });
-    let Some(mut results) = work.await? else { return Ok(Outcome::Failed) };
-    results.sort_by(|left, right| left.0.cmp(&right.0));
-    print_results(&results, options);
-    let changing = results.iter().any(|(_, _, fate)| *fate == Fate::Changing);
-    Ok(if changing { Outcome::Failed } else { Outcome::Done })
-}
-
-/// Copies what is wanted; none, and said so, if something is in its way.
-async fn fetch(
+/// Copies what is wanted; the sentence why nothing is if something is in its way.
+pub(super) async fn fetch(
     reader: &Reader<'_>,
     folder: &RowFolder,
-    options: &FetchOptions,
-) -> anyhow::Result<Option<Vec<Result>>> {
-    let files = parse_listing(&reader.output(list_command(folder)).await?);
-    let wanted = select(folder.id, &files, &options.patterns)?;
-    let plan = plan(reader, folder, &wanted, &options.to).await?;
-    if let Some(refusal) = refusal(&plan, options) {
-        print_error(&refusal);
-        return Ok(None);
+    target: Target<'_>,
+) -> anyhow::Result<std::result::Result<Vec<Result>, String>> {
+    let files = parse_listing(&reader.output(folder, list_command(folder)).await?);
+    let wanted = select(folder.id, &files, &target.options.patterns())?;
+    let plan = plan(reader, folder, &wanted, target.folder).await?;
+    if let Some(refusal) = refusal(&plan, target) {
+        return Ok(Err(refusal));
     }
     let fate = |fate| move |file: &RemoteFile| (file.name.clone(), file.size, fate);
     let mut results: Vec<Result> = plan.unchanged.iter().map(fate(Fate::Unchanged)).collect();
-    if options.dry_run {
+    if target.options.dry_run {
         results.extend(plan.copy.iter().map(fate(Fate::WouldCopy)));
-        return Ok(Some(results));
+    } else {
+        copy_all(reader, folder, &plan.copy, target, &mut results).await?;
     }
-    std::fs::create_dir_all(&options.to)
-        .with_context(|| format!("--to {} cannot be made", options.to.display()))?;
+    results.sort_by(|left, right| left.0.cmp(&right.0));
+    Ok(Ok(results))
+}
+
+/// Copies files, and once more those that changed meanwhile.
+async fn copy_all(
+    reader: &Reader<'_>,
+    folder: &RowFolder,
+    files: &[RemoteFile],
+    target: Target<'_>,
+    results: &mut Vec<Result>,
+) -> anyhow::Result<()> {
+    std::fs::create_dir_all(target.folder).map_err(|source| {
+        anyhow::Error::new(UnpackError::Write { path: target.folder.to_owned(), source })
+    })?;
     let mut left = Vec::new();
-    for batch in batches(&plan.copy) {
-        let (copied, changed) = copy(reader, folder, batch, options).await?;
+    for batch in batches(files) {
+        let (copied, changed) = copy(reader, folder, batch, target).await?;
         results.extend(copied);
         left.extend(changed);
     }
     // mdrun writes a checkpoint as a new file: a second try finds that one whole.
     for file in left {
-        let (copied, changed) = copy(reader, folder, std::slice::from_ref(&file), options).await?;
+        let (copied, changed) = copy(reader, folder, std::slice::from_ref(&file), target).await?;
         results.extend(copied);
-        results.extend(changed.iter().map(fate(Fate::Changing)));
+        results.extend(changed.into_iter().map(|file| (file.name, file.size, Fate::Changing)));
     }
-    Ok(Some(results))
+    Ok(())
 }
 
 /// Compares what is wanted with what is here. Only files of the same size are read.
@@ -162,8 +168,9 @@ fn by_size(wanted: &[RemoteFile], target: &Path) -> anyhow::Result<(Plan, Vec<Re
 }
 
 /// Why nothing is copied; none if nothing is in the way.
-fn refusal(plan: &Plan, options: &FetchOptions) -> Option<String> {
-    let target = shown(&options.to.display().to_string());
+fn refusal(plan: &Plan, target: Target<'_>) -> Option<String> {
+    let Target { folder, options } = target;
+    let target = shown(&folder.display().to_string());
     if let Some((name, kind)) = plan.obstacles.first() {
         return Some(format!(
             "{} in {target} is {kind}, or lies behind one, and is not replaced; remove it, or copy to another folder",
@@ -189,10 +196,10 @@ async fn copy(
     reader: &Reader<'_>,
     folder: &RowFolder,
     files: &[RemoteFile],
-    options: &FetchOptions,
+    target: Target<'_>,
 ) -> anyhow::Result<(Vec<Result>, Vec<RemoteFile>)> {
     let exec = reader.exec(copy_command(folder, files)).await?;
-    let arrived = receive(exec, folder, reader.image(), &options.to, names(files)).await?;
+    let arrived = receive(exec, folder, reader.image(), target.folder, names(files)).await?;
     let remote = sums(reader, folder, arrived.iter().map(|file| (file.name.as_str(), file.size))).await?;
     let mut copied = Vec::new();
     let mut done = BTreeSet::new();
@@ -201,7 +208,7 @@ async fn copy(
             continue;
         }
         let (name, size) = (file.name.clone(), file.size);
-        file.keep(options.overwrite)?;
+        file.keep(target.options.overwrite)?;
         done.insert(name.clone());
         copied.push((name, size, Fate::Copied));
     }
@@ -218,7 +225,7 @@ async fn sums<'a>(
     if expected == 0 {
         return Ok(Vec::new());
     }
-    let sums = parse_sums(&reader.output(sums_command(folder, files)).await?);
+    let sums = parse_sums(&reader.output(folder, sums_command(folder, files)).await?);
     ensure!(
         sums.len() == expected,
         "the pod made {} of {expected} checksums; run the command again",
@@ -276,38 +283,6 @@ impl Read for Received {
     }
 }
 
-fn print_results(results: &[Result], options: &FetchOptions) {
-    if options.output.is_json() {
-        let files: Vec<Value> = results
-            .iter()
-            .map(|(name, size, fate)| json!({ "name": name, "size": size, "result": fate.word() }))
-            .collect();
-        return print_line(&print_json(&Value::Array(files)));
-    }
-    let mut counts: BTreeMap<&str, (usize, u64)> = BTreeMap::new();
-    for (name, size, fate) in results {
-        let (number, bytes) = counts.entry(fate.word()).or_default();
-        (*number, *bytes) = (*number + 1, bytes.saturating_add(*size));
-        match fate {
-            Fate::Copied | Fate::WouldCopy => print_line(&format!("{} {}", fate.word(), shown(name))),
-            Fate::Unchanged => {}
-            Fate::Changing => print_error(&format!(
-                "{} changed on the volume while it was copied, twice, or is gone; copy it again later",
-                shown(name)
-            )),
-        }
-    }
-    let of = |fate: Fate| counts.get(fate.word()).copied().unwrap_or_default();
-    let fate = if options.dry_run { Fate::WouldCopy } else { Fate::Copied };
-    let ((number, bytes), unchanged) = (of(fate), of(Fate::Unchanged).0);
-    let bytes = count(i64::try_from(bytes).unwrap_or(i64::MAX));
-    let mut sum = format!("{} {}, {bytes} bytes", fate.word(), number_of(number, "file"));
-    if unchanged > 0 {
-        sum.push_str(&format!("; {} had the same content already", number_of(unchanged, "file")));
-    }
-    print_line(&sum);
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
@@ -322,6 +297,10 @@ mod tests {
             Command::Fetch(options) => options,
             other => panic!("{other:?}"),
         }
+    }
+
+    fn refusal(plan: &Plan, options: &FetchOptions) -> Option<String> {
+        super::refusal(plan, Target { folder: &options.to, options })
     }
 
     #[test]
