@@ -122,6 +122,26 @@ impl SmallVolume {
         self.exec(&["bash", "-euc", FILL, NAME, &format!("/small/{folder}")]).await
     }
 
+    /// Lets it hold at most so many files and folders, as a volume that fills although it has bytes left.
+    ///
+    /// # Errors
+    /// If that cannot be done.
+    pub async fn limit_files(&self, most: u32) -> Result<()> {
+        self.exec(&["mount", "-o", &format!("remount,nr_inodes={most}"), "/small"]).await
+    }
+
+    /// Paths of what has this name, a pattern, here or on the volume of claim `simulations`.
+    ///
+    /// # Errors
+    /// If that cannot be done.
+    pub async fn find(&self, name: &str) -> Result<Vec<String>> {
+        // What goes meanwhile is no failure.
+        let script = r#"find /small /data -name "$1" 2>/dev/null || true"#;
+        let command = ["sh", "-c", script, NAME, name];
+        let found = exec(&self.world.api::<Pod>(), NAME, NAME, &command).await?;
+        Ok(found.lines().map(ToOwned::to_owned).collect())
+    }
+
     /// Gives back the room that was filled.
     ///
     /// # Errors

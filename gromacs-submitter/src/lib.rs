@@ -25,6 +25,7 @@ pub mod mdrun_log;
 pub mod mdrun_options;
 pub mod multidir;
 pub mod probe;
+pub mod put;
 pub mod quota;
 pub mod store;
 mod suspension;

@@ -61,6 +61,11 @@ pub struct Tenant {
     /// Those that are neither queued nor ended; with 0 none begins. Counts for rows that are there already, too.
     #[arg(long, value_name = "COUNT", help_heading = "Limits")]
     pub max_rows_in_work: Option<i32>,
+    /// Let `put` copy at most this many bytes onto a volume at a time
+    ///
+    /// The command keeps to it. What else can write to the volume does not: give the volume itself the size that it may have.
+    #[arg(long, value_name = "BYTES", help_heading = "Limits")]
+    pub max_put_bytes: Option<i64>,
 }
 
 /// Too long for the column is too long for its rule, which has the better sentence.

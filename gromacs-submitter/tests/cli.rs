@@ -85,7 +85,7 @@ fn variables_set_up_the_daemon_and_the_connection_alone() {
 #[test]
 fn usage_errors() {
     let none = "postgres://nobody@127.0.0.1:1/none";
-    let cases: [(&[&str], &str); 25] = [
+    let cases: [(&[&str], &str); 30] = [
         (&[], "help"),
         (&["lists"], "unrecognized subcommand"),
         (&["list", "--colour"], "unexpected argument '--colour'"),
@@ -107,6 +107,14 @@ fn usage_errors() {
             &["fetch", "1", "--project", "water", "--to", "x"],
             "row 1 is named, and a filter chooses rows, too",
         ),
+        (&["put"], "<PATH>"),
+        (
+            &["put", "a", "--namespace", "lab", "--pvc", "data", "--to", "../b"],
+            "must be a folder relative to the root",
+        ),
+        (&["put", "none", "--namespace", "lab", "--pvc", "data"], "there is no none in"),
+        (&["add", "a.tpr", "--to", "b"], "--put"),
+        (&["add", "a.tpr", "--put", "--grompp", "-f a.mdp -c a.gro -p a.top"], "cannot be used with"),
         (&["cancel"], "required"),
         (&["cancel", "1", "--state", "queued"], "cannot be used with"),
         (&["add", "--namespace", "lab", "--pvc", "data"], "required"),
@@ -301,6 +309,47 @@ async fn what_a_row_wrote_needs_a_row_that_ran_and_a_cluster() {
     // Row level security decides who sees a row.
     let alice = Program::new(postgres::as_role(program.url().expect("should have a database"), "alice"));
     assert!(text(&alice.run(&["logs", "1"]).stderr).contains("there is no row 1"));
+}
+
+/// What is wrong with files is said before a cluster is asked for anything.
+#[tokio::test]
+async fn what_cannot_be_brought_needs_no_cluster() {
+    let program = Program::migrated().await;
+    let laptop = tempfile::tempdir().expect("should make a folder");
+    let root = laptop.path().to_str().expect("should be text");
+    std::fs::write(laptop.path().join("a.tpr"), vec![1; 2000]).expect("should write");
+    std::fs::create_dir(laptop.path().join("empty")).expect("should make a folder");
+    std::os::unix::fs::symlink("/etc/passwd", laptop.path().join("out.tpr")).expect("should link");
+    let fails = |arguments: &[&str], code: i32, words: &str| {
+        let output = program.run(arguments);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(stderr.contains(words) && output.stdout.is_empty(), "{arguments:?}: {stderr}");
+    };
+    fails(&["put", "--root", root, "empty"], 2, "there is no file to copy");
+    fails(&["put", "--root", root, "out.tpr"], 2, "out.tpr is not inside");
+    fails(
+        &["put", "--root", root, "a.tpr", "--namespace", "other"],
+        2,
+        "namespace other is not one of yours",
+    );
+    fails(&["put", "--root", root, "a.tpr"], 2, "no image is known in which the volume could be written");
+    fails(&["put", "--root", root, "a.tpr", "--image", "gmx"], 2, "no Kubernetes cluster is configured");
+    fails(&["add", "--put", "--root", root, "*.tpr"], 1, "nothing was added");
+    fails(
+        &["add", "--put", "--root", root, "a.tpr", "--image", "gmx"],
+        2,
+        "no Kubernetes cluster is configured",
+    );
+    assert_eq!(program.rows(), 0);
+    let url = postgres::as_role(program.url().expect("should have a database"), "tester");
+    let mut admin = PgConnection::connect(&url).await.expect("should connect");
+    admin.execute("update gromacs_tenant set max_put_bytes = 1999").await.expect("should be set");
+    fails(
+        &["put", "--root", root, "a.tpr", "--image", "gmx"],
+        1,
+        "1 file has 2,000 bytes, and the limit of the tenant",
+    );
 }
 
 #[tokio::test]

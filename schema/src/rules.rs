@@ -178,6 +178,7 @@ fn of_tenant(rule: &str) -> Option<&'static str> {
         "interruption_after_seconds_valid" => {
             "min_interruption_after_seconds and max_interruption_after_seconds must be between 1 second and 7 days, the first at most the second"
         }
+        "max_put_bytes_valid" => "max_put_bytes must be at least 1",
         "max_rows_in_work_valid" => "max_rows_in_work must be between 0 and 1000000",
         _ => return None,
     })

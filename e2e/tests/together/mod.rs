@@ -1,6 +1,7 @@
 //! Tests that share the cluster: each has a namespace of its own and leaves nodes, pool and programs as they are. What
 //! needs the cluster to itself stands in a file beside this folder.
 
+mod brought;
 mod confinement;
 mod equilibration;
 mod examples;

@@ -2,6 +2,7 @@
 
 mod add;
 mod asked;
+mod copied;
 mod database;
 mod edit;
 mod extend;
@@ -10,6 +11,8 @@ mod files;
 mod list;
 mod logs;
 mod migrate;
+mod pod;
+mod put;
 mod reader;
 mod report;
 mod request;
@@ -59,6 +62,7 @@ pub async fn main(cli: Cli) -> ExitCode {
         Command::Logs(options) => Box::pin(logs::exec(&cli.database, &options)).await,
         Command::Files(options) => Box::pin(files::exec(&cli.database, &options)).await,
         Command::Fetch(options) => Box::pin(fetch::exec(&cli.database, &options)).await,
+        Command::Put(options) => Box::pin(put::exec(&cli.database, &options)).await,
         Command::Cancel(options) => request::exec(&cli.database, &options.selection, Request::Cancel).await,
         Command::Retry(options) => {
             let request = Request::Retry { all_failed: options.all_failed };

@@ -65,7 +65,7 @@ async fn list(database: &Database, options: &ListTenantsOptions) -> anyhow::Resu
 
 /// Columns that hold a limit or a default, and how to say it: the words before the value, and those behind it, in which
 /// `(s)` stays away behind one.
-const SETTINGS: [(&str, &str, &str); 13] = [
+const SETTINGS: [(&str, &str, &str); 14] = [
     ("service_account", "service account", ""),
     ("image", "image", ""),
     ("image_patterns", "only images", ""),
@@ -79,6 +79,7 @@ const SETTINGS: [(&str, &str, &str); 13] = [
     ("min_interruption_after_seconds", "checkpoints every", " s at most often"),
     ("max_interruption_after_seconds", "checkpoints every", " s at least"),
     ("max_rows_in_work", "at most", " row(s) in work"),
+    ("max_put_bytes", "at most", " byte(s) in one put"),
 ];
 
 /// What differs from no limits.

@@ -12,14 +12,14 @@ use scavenger_program::objects::Objects;
 use scavenger_schema::names;
 use scavenger_schema::scavenger_job::ScavengerJob;
 
-use super::reader::{LABEL_NAME, READER};
+use super::volume_pod::{LABEL_NAME, READER, WRITER};
 use super::write::as_submitter;
 use super::{Cluster, ClusterError, Exec, MAIN_CONTAINER, TIMEOUT};
 use crate::config::Kubernetes;
 use crate::manifest::selector_of_row;
 use crate::text::root_cause;
 
-/// Bytes of a command's output that wait here to be read. The client's own 1 kB would make each piece a round trip.
+/// Bytes of a command's input and output that wait here to be read. The client's own 1 kB would make each piece a round trip.
 const BUFFER_BYTES: usize = 1 << 20;
 
 /// What a request needs of RBAC.
@@ -236,14 +236,14 @@ impl Access {
         Ok(mounting.collect())
     }
 
-    /// Pods that read volumes and have ended.
+    /// Pods that read or wrote volumes and have ended.
     ///
     /// # Errors
     /// [`AccessError`].
-    pub async fn ended_readers(&self) -> Result<Vec<String>, AccessError> {
-        let readers = ListParams::default().labels(&format!("{LABEL_NAME}={READER}"));
+    pub async fn ended_pods(&self) -> Result<Vec<String>, AccessError> {
+        let ours = ListParams::default().labels(&format!("{LABEL_NAME} in ({READER},{WRITER})"));
         let name = format!("namespace {}", self.namespace);
-        let pods = self.ask(Right::ListPods, &name, self.pods().list(&readers)).await?;
+        let pods = self.ask(Right::ListPods, &name, self.pods().list(&ours)).await?;
         let phase = |pod: &Pod| pod.status.as_ref().and_then(|status| status.phase.clone());
         let has_ended = |pod: &&Pod| matches!(phase(pod).as_deref(), Some("Succeeded" | "Failed"));
         Ok(pods.items.iter().filter(has_ended).map(ResourceExt::name_any).collect())
@@ -292,13 +292,21 @@ impl Access {
         listed.items.into_iter().max_by_key(time)?.message
     }
 
-    /// Runs a command in a pod's container.
+    /// Runs a command in a pod's container. With `takes_input` it reads what is sent to it.
     ///
     /// # Errors
     /// [`AccessError`] if it cannot be started.
-    pub async fn exec(&self, pod: &str, container: &str, command: Vec<String>) -> Result<Exec, AccessError> {
+    pub async fn exec(
+        &self,
+        pod: &str,
+        container: &str,
+        command: Vec<String>,
+        takes_input: bool,
+    ) -> Result<Exec, AccessError> {
         let parameters = AttachParams {
             container: Some(container.to_owned()),
+            stdin: takes_input,
+            max_stdin_buf_size: Some(BUFFER_BYTES),
             max_stdout_buf_size: Some(BUFFER_BYTES),
             ..AttachParams::default()
         };

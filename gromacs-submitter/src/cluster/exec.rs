@@ -1,4 +1,4 @@
-//! The output of a command in a container. A connection that breaks is not the end of the output: only the exit status
+//! The input and output of a command in a container. A connection that breaks is not the end of the output: only the exit status
 //! is.
 
 use std::pin::Pin;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::AttachedProcess;
-use tokio::io::{AsyncReadExt as _, ReadHalf, SimplexStream};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, SimplexStream, WriteHalf};
 
 /// Bytes that are taken at a time.
 const PIECE_BYTES: usize = 64 << 10;
@@ -31,6 +31,14 @@ pub enum ExecError {
         /// How long.
         silence: Duration,
     },
+    /// Nothing was taken for too long.
+    #[error("pod {pod} took nothing for {} s; check the network, and run the command again", silence.as_secs())]
+    Send {
+        /// The pod.
+        pod: String,
+        /// How long.
+        silence: Duration,
+    },
 }
 
 /// How a command ended.
@@ -47,6 +55,7 @@ pub struct Exec {
     pod: String,
     /// The connection, which ends with it.
     _process: AttachedProcess,
+    stdin: Option<WriteHalf<SimplexStream>>,
     stdout: Option<ReadHalf<SimplexStream>>,
     stderr: Option<ReadHalf<SimplexStream>>,
     status: Pin<Box<dyn Future<Output = Option<Status>> + Send>>,
@@ -59,6 +68,7 @@ impl Exec {
         let status = process.take_status();
         Self {
             pod: pod.to_owned(),
+            stdin: process.stdin(),
             stdout: process.stdout(),
             stderr: process.stderr(),
             status: Box::pin(async { status?.await }),
@@ -93,13 +103,7 @@ impl Exec {
                     }
                     self.stdout = None;
                 }
-                length = read(self.stderr.as_mut(), &mut complaint) => {
-                    let kept = length.min(MOST_COMPLAINT_BYTES - self.complaint.len());
-                    self.complaint.extend_from_slice(&complaint[..kept]);
-                    if length == 0 {
-                        self.stderr = None;
-                    }
-                }
+                length = read(self.stderr.as_mut(), &mut complaint) => self.complain(&complaint[..length]),
                 // The client does not end the streams of a connection that broke, but drops this.
                 status = &mut self.status, if self.ended.is_none() => match status {
                     Some(status) => self.ended = Some(status),
@@ -110,6 +114,42 @@ impl Exec {
                     return Err(ExecError::Hear { pod: self.pod.clone(), silence });
                 }
             }
+        }
+    }
+
+    /// Sends bytes to it; false if it ended before it had taken them.
+    ///
+    /// # Errors
+    /// [`ExecError`] if the connection breaks, or nothing is taken for as long as `silence`.
+    pub async fn send(&mut self, bytes: &[u8], silence: Duration) -> Result<bool, ExecError> {
+        let mut left = bytes;
+        let mut complaint = [0; 1024];
+        while !left.is_empty() {
+            if self.ended.is_some() {
+                return Ok(false);
+            }
+            tokio::select! {
+                taken = write(self.stdin.as_mut(), left) => left = &left[taken..],
+                length = read(self.stderr.as_mut(), &mut complaint) => self.complain(&complaint[..length]),
+                // Nobody takes anything any more from the moment on at which this comes.
+                status = &mut self.status => match status {
+                    Some(status) => self.ended = Some(status),
+                    None => return Err(ExecError::Break(self.pod.clone())),
+                },
+                () = tokio::time::sleep(silence) => {
+                    return Err(ExecError::Send { pod: self.pod.clone(), silence });
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Keeps what it complains about; nothing more comes after nothing.
+    fn complain(&mut self, words: &[u8]) {
+        let kept = words.len().min(MOST_COMPLAINT_BYTES - self.complaint.len());
+        self.complaint.extend_from_slice(&words[..kept]);
+        if words.is_empty() {
+            self.stderr = None;
         }
     }
 
@@ -146,6 +186,15 @@ async fn read(stream: Option<&mut ReadHalf<SimplexStream>>, into: &mut [u8]) -> 
     match stream {
         // It is memory of this process: reading it cannot fail.
         Some(stream) => stream.read(into).await.unwrap_or(0),
+        None => std::future::pending().await,
+    }
+}
+
+/// Bytes that were taken.
+async fn write(stream: Option<&mut WriteHalf<SimplexStream>>, bytes: &[u8]) -> usize {
+    match stream {
+        // It is memory of this process, which nobody closes.
+        Some(stream) => stream.write(bytes).await.unwrap_or(0),
         None => std::future::pending().await,
     }
 }

@@ -5,7 +5,7 @@ mod exec;
 mod logs;
 mod memory;
 mod missing;
-mod reader;
+mod volume_pod;
 mod write;
 
 use std::sync::{Arc, Mutex};
@@ -27,8 +27,9 @@ pub use self::access::{Access, AccessError};
 pub use self::exec::{Ended, Exec, ExecError};
 pub use self::logs::LogPart;
 use self::missing::Missing;
-pub(crate) use self::reader::CONTAINER as READER_CONTAINER;
-pub use self::reader::{Placement, ReaderPod, Readiness, placement, reader_pod, readiness};
+pub use self::volume_pod::{
+    Mount, Placement, Purpose, Readiness, VolumePod, placement, readiness, volume_pod,
+};
 pub use self::write::Replaced;
 use crate::config::Kubernetes;
 use crate::faults::{Meaning, of_api_server};

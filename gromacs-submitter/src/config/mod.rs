@@ -2,10 +2,12 @@
 
 mod edit;
 mod folder;
+mod put;
 mod queue;
 mod row;
 mod sweep;
 mod tenant;
+mod volume;
 mod written;
 
 use std::fmt;
@@ -18,7 +20,8 @@ use scavenger_program::logging::{Logging, Program};
 use scavenger_schema::scavenger_job::ImagePullPolicy;
 
 pub use edit::{EditOptions, ExtendOptions};
-pub use folder::{AttemptNumber, FetchOptions, FilesOptions, Kubernetes, LogsOptions, Reading, Word};
+pub use folder::{AttemptNumber, FetchOptions, FilesOptions, LogsOptions, Word};
+pub use put::PutOptions;
 pub use queue::{
     AddOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat, ReportOptions, RetryOptions,
     RmOptions, RowsOptions, Selection, ShowOptions, WatchOptions,
@@ -27,6 +30,7 @@ pub(crate) use row::texts;
 pub use row::{AddColumns, EditColumns};
 pub use sweep::{Combination, Sweep, texts_of};
 pub use tenant::{AddTenantOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions};
+pub use volume::{Kubernetes, Reading, Writing};
 pub use written::Since;
 pub(crate) use written::{deadline, label};
 
@@ -97,6 +101,12 @@ pub enum Command {
     /// They come from the folders of the rows on the volume. A small pod reads each volume, and is deleted afterwards. A
     /// file gets its name in DIR only when it is complete and its checksum is right. Your kubeconfig names the cluster.
     Fetch(FetchOptions),
+    /// Copy files of this machine onto a volume, for those who cannot reach it by other means
+    ///
+    /// The mirror of fetch: whole folders, for which `add --put` adds rows in one go. A small pod writes the volume, and is deleted
+    /// afterwards. A file gets its name on the volume only when it is complete and its checksum is right. Your kubeconfig names
+    /// the cluster.
+    Put(PutOptions),
     /// Stop simulations for good
     ///
     /// The submitter removes their ScavengerJobs; what was computed stays on the volume, and retry goes on from there.

@@ -8,6 +8,7 @@ use scavenger_schema::simulation::State;
 
 use super::row::AddColumns;
 use super::sweep::Sweep;
+use super::volume::Writing;
 use super::written::{Since, label, since};
 use crate::text::duration;
 
@@ -92,6 +93,15 @@ pub struct AddOptions {
     /// grid, with a row for each combination. {NAME} is replaced in every text, also in folders and lists of options.
     #[arg(long, value_name = "NAME=VALUES", conflicts_with_all = ["from", "tpr"])]
     pub sweep: Vec<Sweep>,
+    /// Copy the files onto the volume first, as `put` does
+    ///
+    /// PATH names files in the folder of --root, which is the working directory unless it is given. What the row names beside,
+    /// such as its checkpoint, is copied, too. Files that are on the volume with the same content are left alone.
+    #[arg(long, conflicts_with_all = ["from", "tpr", "grompp"])]
+    pub put: bool,
+    /// Copy into FOLDER on the volume, which is made if it is missing [default: the root of the volume]
+    #[arg(long, value_name = "FOLDER", requires = "put")]
+    pub to: Option<String>,
     /// What they ask for.
     #[command(flatten)]
     pub row: AddColumns,
@@ -114,6 +124,9 @@ pub struct AddOptions {
     /// Format.
     #[command(flatten)]
     pub output: Output,
+    /// How the volume is written.
+    #[command(flatten)]
+    pub writing: Writing,
 }
 
 /// Which rows to show.

@@ -57,7 +57,7 @@ pub fn digest_of(path: &Path) -> io::Result<String> {
     Ok(hexadecimal(hash))
 }
 
-pub(super) fn hexadecimal(hash: Sha256) -> String {
+pub(crate) fn hexadecimal(hash: Sha256) -> String {
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 
 use glob::{MatchOptions, Pattern};
 
+pub(crate) use local::hexadecimal;
 pub use local::{A_FOLDER, Present, digest_of, present};
 pub use unpack::{Arrived, UnpackError, unpack};
 
@@ -29,10 +30,13 @@ const NO_FOLDER: i32 = 4;
 const NO_LOG: i32 = 7;
 const OF_ANOTHER: i32 = 9;
 
-/// Files that are copied in one go: their names are part of a request's address, which the API server limits to 1 MB,
-/// and a connection that breaks costs no more than these.
+/// Files that are copied in one go: a connection that breaks costs no more than these.
 const MOST_FILES: usize = 100;
 const MOST_BYTES: u64 = 256 << 20;
+
+/// Bytes of their names: these are part of a request's address, which has at most 64 KiB in the client, and needs three characters
+/// for a byte that is no ASCII.
+const MOST_NAME_BYTES: usize = 12 << 10;
 
 /// Why the folder cannot be read.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -135,6 +139,14 @@ pub struct RemoteFile {
     pub size: u64,
     /// When it was changed last, seconds since 1970.
     pub modified: i64,
+}
+
+impl RemoteFile {
+    /// What counts for its place in [`batches`].
+    #[must_use]
+    pub fn name_and_size(&self) -> (&str, u64) {
+        (&self.name, self.size)
+    }
 }
 
 fn command(
@@ -245,17 +257,20 @@ pub fn select(row: i64, files: &[RemoteFile], patterns: &[Pattern]) -> Result<Ve
     Ok(files.iter().filter(wanted).cloned().collect())
 }
 
-/// Groups of files that are copied in one go, in their order.
+/// Groups of files with these names and sizes that are copied in one go, in their order.
 #[must_use]
-pub fn batches(files: &[RemoteFile]) -> Vec<&[RemoteFile]> {
+pub fn batches<T>(files: &[T], name_and_size: impl Fn(&T) -> (&str, u64)) -> Vec<&[T]> {
     let mut batches = Vec::new();
-    let (mut begin, mut bytes) = (0, 0_u64);
+    let (mut begin, mut name_bytes, mut bytes) = (0, 0, 0_u64);
     for (end, file) in files.iter().enumerate() {
-        if end > begin && (end - begin >= MOST_FILES || bytes.saturating_add(file.size) > MOST_BYTES) {
+        let (name, size) = name_and_size(file);
+        name_bytes += name.len();
+        bytes = bytes.saturating_add(size);
+        let is_full = end - begin >= MOST_FILES || name_bytes > MOST_NAME_BYTES || bytes > MOST_BYTES;
+        if end > begin && is_full {
             batches.push(&files[begin..end]);
-            (begin, bytes) = (end, 0);
+            (begin, name_bytes, bytes) = (end, name.len(), size);
         }
-        bytes = bytes.saturating_add(file.size);
     }
     if begin < files.len() {
         batches.push(&files[begin..]);
@@ -323,7 +338,7 @@ mod tests {
     fn batches_are_small_and_leave_nothing_out() {
         let mut files: Vec<RemoteFile> = (0..250).map(|number| file(&number.to_string(), 1)).collect();
         files.insert(0, file("large", MOST_BYTES + 1));
-        let batches = batches(&files);
+        let batches = batches(&files, RemoteFile::name_and_size);
         let sizes: Vec<usize> = batches.iter().map(|batch| batch.len()).collect();
         assert_eq!(sizes, [1, 100, 100, 50]);
         assert_eq!(batches.concat(), files);

@@ -59,6 +59,19 @@ pub(crate) fn command(
     (command, args)
 }
 
+/// The files that a path of a row means: itself, or the one of its name in each of these folders beside it.
+pub(crate) fn files(path: &str, folders: &[String]) -> Vec<String> {
+    if folders.is_empty() {
+        return vec![path.to_owned()];
+    }
+    let (beside, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let in_folder = |folder: &String| {
+        let parts = [beside, folder, name].into_iter().filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join("/")
+    };
+    folders.iter().map(in_folder).collect()
+}
+
 /// Steps between two lines of progress, in a file that nobody holds back: two of them in each time that the script reports.
 pub(crate) fn step_interval(rung: &LadderRung, dt_ps: f64) -> i64 {
     let steps_per_second = rung.ns_per_day_p50 * 1000.0 / dt_ps / 86400.0;

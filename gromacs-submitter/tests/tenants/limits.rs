@@ -250,3 +250,41 @@ async fn the_command_line_says_how_configurations_are_chosen() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("must be between 0.01 and 1"), "{}", text(&refused.stderr));
 }
+
+#[tokio::test]
+async fn what_counts_for_files_is_the_tenants_and_in_use_is_what_has_not_ended() {
+    let queue = Queue::new().await;
+    let change = Tenant {
+        run_as_user: Some(2001),
+        service_account: Some("simulations".to_owned()),
+        max_put_bytes: Some(5_000_000_000),
+        ..tenant("alice", "chem")
+    };
+    queue.admin.add_tenant(&change, false).await.expect("should change");
+    let ask =
+        || async { queue.alice.destination("chem").await.expect("should ask").expect("should be hers") };
+    let found = ask().await;
+    assert_eq!((found.run_as_user, found.run_as_group), (Some(2001), None));
+    assert_eq!(found.service_account.as_deref(), Some("simulations"));
+    assert_eq!((found.max_put_bytes, found.image), (Some(5_000_000_000), None));
+
+    // The newest row has the image if the tenant has none.
+    let row = NewRow { image: Some("gromacs:1".to_owned()), ..new_row("chem") };
+    let row = queue.alice.add(&row).await.expect("should add");
+    queue.alice.add(&NewRow { tpr_path: "b.tpr".to_owned(), ..new_row("chem") }).await.expect("should add");
+    assert_eq!(ask().await.image.as_deref(), Some("gromacs:1"));
+    let tenants = Tenant { image: Some("gromacs:2".to_owned()), ..change };
+    queue.admin.add_tenant(&tenants, false).await.expect("should change");
+    assert_eq!(ask().await.image.as_deref(), Some("gromacs:2"));
+
+    let claim = new_row("chem").persistent_volume_claim;
+    let in_use = || async { queue.alice.in_use("chem", &claim).await.expect("should ask") };
+    let paths: Vec<String> = in_use().await.into_iter().map(|row| row.tpr_path).collect();
+    assert_eq!(paths, [new_row("chem").tpr_path, "b.tpr".to_owned()]);
+    assert!(queue.bob.in_use("chem", &claim).await.expect("should ask").is_empty(), "they are alice's");
+    let mut admin = queue.connect("tester").await;
+    let end = format!("update gromacs_to_tune set state = 'failed' where id = {row}");
+    admin.execute(sqlx::AssertSqlSafe(end)).await.expect("should end");
+    assert_eq!(in_use().await.len(), 1);
+    assert!(queue.alice.in_use("chem", "another").await.expect("should ask").is_empty());
+}

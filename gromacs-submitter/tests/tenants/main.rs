@@ -464,6 +464,7 @@ async fn tenants_come_and_go() {
         (Tenant { max_cpu_millicores: Some(1), ..tenant("alice", "x") }, "max_cpu_millicores"),
         (Tenant { max_memory_bytes: Some(1), ..tenant("alice", "x") }, "max_memory_bytes"),
         (Tenant { max_gpus: Some(-1), ..tenant("alice", "x") }, "max_gpus"),
+        (Tenant { max_put_bytes: Some(0), ..tenant("alice", "x") }, "max_put_bytes"),
         (Tenant { max_rows_in_work: Some(-1), ..tenant("alice", "x") }, "max_rows_in_work"),
         (Tenant { min_cpu_millicores: Some(-1), ..tenant("alice", "x") }, "min_cpu_millicores"),
         (Tenant { min_ns_per_day: Some(-0.5), ..tenant("alice", "x") }, "min_ns_per_day"),

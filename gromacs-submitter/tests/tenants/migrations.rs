@@ -1,6 +1,6 @@
 //! What migrations leave behind: everything is protected, and no superuser is needed.
 
-use gromacs_submitter::store::{NewRow, RowFilter};
+use gromacs_submitter::store::{NewRow, RowFilter, Store, Tenant};
 use scavenger_schema::simulation::MIGRATIONS;
 use sqlx::Executor as _;
 use sqlx::migrate::Migrator;
@@ -170,6 +170,42 @@ async fn reports_of_ends_begin_with_the_webhook() {
     assert_eq!(count(&mut submitter, "gromacs_end_report").await, 0);
 }
 
+/// Makes alice a tenant in namespace chem with the columns that every version has.
+async fn add_tenant_as_before(admin: &Store) {
+    for statement in [
+        "insert into gromacs_tenant (database_role, namespace) values ('alice', 'chem')",
+        "grant gromacs_chemist to alice",
+    ] {
+        admin.pool().execute(statement).await.expect("should add a tenant");
+    }
+}
+
+/// Tenants were there before the limit of `put` was, and have none.
+#[tokio::test]
+async fn tenants_have_no_limit_of_put_after_its_migration() {
+    migrated_database().await;
+    let url = empty_database().await;
+    let admin = store(&url, "admin");
+    let first = MIGRATIONS.iter().filter(|migration| migration.version < 20).cloned().collect();
+    Migrator::with_migrations(first).run(admin.pool()).await.expect("should migrate to the version before");
+    add_tenant_as_before(&admin).await;
+    admin.migrate().await.expect("should migrate");
+    let alice = store(&as_role(&url, "alice"), "alice");
+    let limit = || async {
+        let found = alice.destination("chem").await.expect("should ask");
+        found.map(|destination| destination.max_put_bytes)
+    };
+    assert_eq!(limit().await, Some(None));
+    // A program of the version before writes the tenant without the column, and takes nothing away.
+    let limited = Tenant { max_put_bytes: Some(1000), ..tenant("alice", "chem") };
+    admin.add_tenant(&limited, false).await.expect("should change");
+    let before = "insert into gromacs_tenant (database_role, namespace, max_gpus) values ('alice', 'chem', 1)
+        on conflict (database_role, namespace) do update set max_gpus = excluded.max_gpus";
+    admin.pool().execute(before).await.expect("should change");
+    assert_eq!(limit().await, Some(Some(1000)));
+    assert_eq!(alice.destination("phys").await.expect("should ask"), None, "none of hers");
+}
+
 /// Rows that come after others were there before `after_any` was.
 #[tokio::test]
 async fn rows_that_wait_are_waiting_after_the_migration_of_after_any() {
@@ -178,7 +214,8 @@ async fn rows_that_wait_are_waiting_after_the_migration_of_after_any() {
     let admin = store(&url, "admin");
     let first = MIGRATIONS.iter().filter(|migration| migration.version < 19).cloned().collect();
     Migrator::with_migrations(first).run(admin.pool()).await.expect("should migrate to the version before");
-    admin.add_tenant(&tenant("alice", "chem"), false).await.expect("should add a tenant");
+    // As a program of that version adds a tenant: it knows no later columns.
+    add_tenant_as_before(&admin).await;
     let alice = store(&as_role(&url, "alice"), "alice");
     let row = alice.add(&new_row("chem")).await.expect("should add");
     let next = NewRow { after: Some(vec![row]), tpr_path: "next.tpr".to_owned(), ..new_row("chem") };

@@ -5,6 +5,9 @@ mod entry;
 mod files;
 mod inspect;
 mod multidir;
+mod put;
+
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -17,7 +20,10 @@ use crate::mdrun_options::MdrunOptions;
 use crate::store::{AddMode, Added, NewRow};
 use entry::Entry;
 
-pub(super) async fn exec(database: &Database, options: AddOptions) -> anyhow::Result<Outcome> {
+pub(super) async fn exec(database: &Database, mut options: AddOptions) -> anyhow::Result<Outcome> {
+    if options.put && options.root.is_none() {
+        options.root = Some(PathBuf::from("."));
+    }
     let mut entries = entries(&options)?;
     if let Some(tpr) = &options.tpr {
         let system = inspect::inspect(tpr)?;
@@ -27,8 +33,18 @@ pub(super) async fn exec(database: &Database, options: AddOptions) -> anyhow::Re
             }
         }
     }
+    let any_bad = entries.iter().any(|entry| entry.row.is_err());
+    let mut brought = None;
+    if options.put && (!any_bad || options.keep_going) {
+        match Box::pin(put::bring(database, &options, &mut entries)).await? {
+            Ok(all) => brought = Some(all).filter(|_| !options.dry_run),
+            Err(refusal) => {
+                print_error(&format!("{refusal}; nothing was added"));
+                return Ok(Outcome::Failed);
+            }
+        }
+    }
     let rows: Vec<NewRow> = entries.iter().filter_map(|entry| entry.row.clone().ok()).collect();
-    let any_bad = rows.len() < entries.len();
     let mode = AddMode {
         keep_going: options.keep_going,
         skip_existing: options.skip_existing,
@@ -50,7 +66,11 @@ pub(super) async fn exec(database: &Database, options: AddOptions) -> anyhow::Re
             (entry, fate)
         })
         .collect();
-    Ok(tell(&options, &results, committed))
+    let outcome = tell(&options, &results, committed);
+    if let Some(brought) = brought.filter(|_| !committed) {
+        put::tell_what_lies_there(&options.row.0.persistent_volume_claim, &brought);
+    }
+    Ok(outcome)
 }
 
 /// Prints what became of each, and how many there were of each kind.

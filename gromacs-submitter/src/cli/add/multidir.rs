@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{Entry, files};
 use crate::config::AddOptions;
+use crate::multidir;
 use crate::store::NewRow;
 
 /// The row of the one path that the options name. What the folders may be called, the database says.
@@ -52,10 +53,7 @@ fn on_volume(root: &Path, path: &str, checkpoint: Option<&str>, folders: &[Strin
         }
     }
     if let Some(checkpoint) = checkpoint {
-        let (beside, file) = split(checkpoint);
-        for folder in &found {
-            let parts = [beside, folder, file].into_iter().filter(|part| !part.is_empty());
-            let wanted = parts.collect::<Vec<_>>().join("/");
+        for (folder, wanted) in found.iter().zip(multidir::files(checkpoint, &found)) {
             if let Err(why) = files::one(root, &wanted) {
                 return Ok(Err(format!("--checkpoint names no file in the folder {folder}: {why}")));
             }

@@ -8,7 +8,9 @@ use std::path::Path;
 
 use anyhow::ensure;
 
-use super::reader::{Interrupted, Reader, Stop, find, read_rows, with_reader};
+use super::copied::Fate;
+use super::pod::{Interrupted, Stop};
+use super::reader::{Reader, find, read_rows, with_reader};
 use super::text::shown;
 use super::{Outcome, open_current, print_error, row_filter};
 use crate::cluster::Access;
@@ -16,7 +18,7 @@ use crate::config::{Database, FetchOptions};
 use crate::folder::{A_FOLDER, FolderError, Present, UnpackError, present};
 use crate::store::RowFolder;
 use print::Printer;
-use row::{Fate, Result, Target};
+use row::{Result, Target};
 
 pub(super) async fn exec(database: &Database, options: &FetchOptions) -> anyhow::Result<Outcome> {
     let rows = options.rows();

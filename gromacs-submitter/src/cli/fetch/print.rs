@@ -1,11 +1,10 @@
 //! What `fetch` prints: a line for each file that is copied, a sum, and at the end what is missing.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
-use super::row::{Fate, Result};
-use crate::cli::text::{count, json as print_json, number_of, shown};
+use super::row::Result;
+use crate::cli::copied::{Counts, print_file};
+use crate::cli::text::{json as print_json, number_of, shown};
 use crate::cli::{print_error, print_line};
 use crate::config::FetchOptions;
 
@@ -22,37 +21,28 @@ pub(super) struct Printer<'a> {
     options: &'a FetchOptions,
     is_of_several: bool,
     rows: usize,
-    /// Files and bytes of each fate.
-    counts: BTreeMap<&'static str, (usize, u64)>,
+    counts: Counts,
     /// What JSON says.
     files: Vec<Value>,
 }
 
 impl<'a> Printer<'a> {
     pub(super) fn new(options: &'a FetchOptions, is_of_several: bool) -> Self {
-        Self { options, is_of_several, rows: 0, counts: BTreeMap::new(), files: Vec::new() }
+        Self { options, is_of_several, rows: 0, counts: Counts::default(), files: Vec::new() }
     }
 
     /// The files of a row.
     pub(super) fn row(&mut self, row: i64, results: &[Result]) {
         self.rows += 1;
         for (name, size, fate) in results {
-            let (number, bytes) = self.counts.entry(fate.word()).or_default();
-            (*number, *bytes) = (*number + 1, bytes.saturating_add(*size));
+            self.counts.add(*size, *fate);
             if self.options.output.is_json() {
                 let file = json!({ "row": row, "name": name, "size": size, "result": fate.word() });
                 self.files.push(file);
                 continue;
             }
             let name = if self.is_of_several { format!("{}/{name}", folder_of(row)) } else { name.clone() };
-            match fate {
-                Fate::Copied | Fate::WouldCopy => print_line(&format!("{} {}", fate.word(), shown(&name))),
-                Fate::Unchanged => {}
-                Fate::Changing => print_error(&format!(
-                    "{} changed on the volume while it was copied, twice, or is gone; copy it again later",
-                    shown(&name)
-                )),
-            }
+            print_file(&name, *fate, "on the volume");
         }
     }
 
@@ -76,17 +66,9 @@ impl<'a> Printer<'a> {
     }
 
     fn sum(&self) -> String {
-        let of = |fate: Fate| self.counts.get(fate.word()).copied().unwrap_or_default();
-        let fate = if self.options.dry_run { Fate::WouldCopy } else { Fate::Copied };
-        let ((number, bytes), unchanged) = (of(fate), of(Fate::Unchanged).0);
-        let bytes = count(i64::try_from(bytes).unwrap_or(i64::MAX));
         let of_rows =
             if self.is_of_several { format!(" of {}", number_of(self.rows, "row")) } else { String::new() };
-        let mut sum = format!("{} {}{of_rows}, {bytes} bytes", fate.word(), number_of(number, "file"));
-        if unchanged > 0 {
-            sum.push_str(&format!("; {} had the same content already", number_of(unchanged, "file")));
-        }
-        sum
+        self.counts.sum(self.options.dry_run, &of_rows)
     }
 }
 
@@ -95,6 +77,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
+    use crate::cli::copied::Fate;
     use crate::config::{Cli, Command};
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use tokio::sync::mpsc;
 
+use crate::cli::copied::{Fate, named};
 use crate::cli::reader::Reader;
 use crate::cli::text::{print_note, shown};
 use crate::cluster::Exec;
@@ -26,31 +27,6 @@ const PIECES: usize = 16;
 
 /// tar's exit codes if a file changed while it read it, or was gone: the checksums tell.
 const FILES_CHANGED: [i32; 2] = [1, 2];
-
-/// Files that differ and are named in one message.
-const MOST_NAMED: usize = 5;
-
-/// What becomes of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
-    Copied,
-    WouldCopy,
-    /// It was here already, with the same content.
-    Unchanged,
-    /// It is another one on the volume each time it is looked at, or gone.
-    Changing,
-}
-
-impl Fate {
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Copied => "copied",
-            Self::WouldCopy => "would copy",
-            Self::Unchanged => "unchanged",
-            Self::Changing => "changing",
-        }
-    }
-}
 
 /// A file with its fate, and its size as it was copied.
 pub(super) type Result = (String, u64, Fate);
@@ -106,7 +82,7 @@ async fn copy_all(
         anyhow::Error::new(UnpackError::Write { path: target.folder.to_owned(), source })
     })?;
     let mut left = Vec::new();
-    for batch in batches(files) {
+    for batch in batches(files, RemoteFile::name_and_size) {
         let (copied, changed) = copy(reader, folder, batch, target).await?;
         results.extend(copied);
         left.extend(changed);
@@ -128,7 +104,7 @@ async fn plan(
     target: &Path,
 ) -> anyhow::Result<Plan> {
     let (mut plan, alike) = by_size(wanted, target)?;
-    for batch in batches(&alike) {
+    for batch in batches(&alike, RemoteFile::name_and_size) {
         let remote = sums(reader, folder, batch.iter().map(|file| (file.name.as_str(), file.size))).await?;
         let paths: Vec<PathBuf> = batch.iter().map(|file| target.join(&file.name)).collect();
         let local = tokio::task::spawn_blocking(move || {
@@ -180,14 +156,10 @@ fn refusal(plan: &Plan, target: Target<'_>) -> Option<String> {
     if options.overwrite || plan.differ.is_empty() {
         return None;
     }
-    let mut named: Vec<String> = plan.differ.iter().take(MOST_NAMED).map(|name| shown(name)).collect();
-    if plan.differ.len() > MOST_NAMED {
-        named.push(format!("{} more", plan.differ.len() - MOST_NAMED));
-    }
     let differ = if plan.differ.len() == 1 { "differs" } else { "differ" };
     Some(format!(
         "{} in {target} {differ} from the volume, and nothing was copied; --overwrite replaces what differs",
-        named.join(", ")
+        named(plan.differ.iter().map(String::as_str))
     ))
 }
 

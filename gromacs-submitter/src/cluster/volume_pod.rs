@@ -1,4 +1,5 @@
-//! A small pod that mounts a row's volume read-only, for people who look at its files. Pure.
+//! A small pod that mounts a volume: read-only for people who look at the files of rows, or to write for those who bring some.
+//! Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,21 +19,21 @@ use crate::manifest::MOUNT_PATH;
 use crate::store::RowFolder;
 use crate::text::literal;
 
-/// Its container.
-pub(crate) const CONTAINER: &str = "reader";
-
-/// Label that says what an object is, and its value here.
+/// Label that says what an object is, and its values here.
 pub(super) const LABEL_NAME: &str = "app.kubernetes.io/name";
 pub(super) const READER: &str = "gromacs-reader";
+pub(super) const WRITER: &str = "gromacs-writer";
 
-/// It waits for commands, and ends when there was none for a minute: a client that was killed deletes nothing. Whatever
-/// has a number in /proc beside this shell is a command.
-const WAIT_FOR_COMMANDS: &str = "idle=0
-while [ $idle -lt 6 ]; do
-    sleep 10
-    set -- /proc/[0-9]*
-    if [ $# -gt 1 ]; then idle=0; else idle=$((idle + 1)); fi
-done";
+/// Their containers.
+const CONTAINERS: [&str; 2] = ["reader", "writer"];
+
+const READ_SCRIPT: &str = include_str!("wait.sh");
+const WRITE_SCRIPT: &str = concat!(include_str!("clear.sh"), include_str!("wait.sh"));
+
+/// How long a pod may take to end, seconds: one that reads has nothing to save, and its shell ignores SIGTERM. One that writes
+/// removes at most what is copied in one go.
+const READER_GRACE_SECONDS: i64 = 1;
+const WRITER_GRACE_SECONDS: i64 = 30;
 
 /// What it asks for: so little that it fits beside simulations. It is an ordinary pod, for which they are interrupted.
 const REQUESTS: [(&str, &str); 2] = [("cpu", "10m"), ("memory", "32Mi")];
@@ -72,11 +73,62 @@ pub enum Readiness {
     Hopeless(String),
 }
 
+/// What a pod does with a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose<'a> {
+    /// It reads files.
+    Read,
+    /// It writes files.
+    Write {
+        /// Path from the root of the volume for what is on its way, which is removed when the pod ends.
+        staging: &'a str,
+    },
+}
+
+impl Purpose<'_> {
+    /// Name of the container that takes commands.
+    #[must_use]
+    pub fn container(self) -> &'static str {
+        let [reader, writer] = CONTAINERS;
+        match self {
+            Self::Read => reader,
+            Self::Write { .. } => writer,
+        }
+    }
+}
+
+/// A claim, and as whom it is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mount<'a> {
+    /// Namespace of the claim.
+    pub namespace: &'a str,
+    /// Name of the claim.
+    pub claim: &'a str,
+    /// User id.
+    pub user: i64,
+    /// Group id, also of the volume.
+    pub group: i64,
+    /// ServiceAccount, if it is not the namespace's default.
+    pub service_account: Option<&'a str>,
+}
+
+impl<'a> From<&'a RowFolder> for Mount<'a> {
+    fn from(row: &'a RowFolder) -> Self {
+        Self {
+            namespace: &row.namespace,
+            claim: &row.persistent_volume_claim,
+            user: row.run_as_user,
+            group: row.group(),
+            service_account: row.service_account.as_deref(),
+        }
+    }
+}
+
 /// What the pod is made of.
 #[derive(Debug, Clone)]
-pub struct ReaderPod<'a> {
-    /// The row.
-    pub folder: &'a RowFolder,
+pub struct VolumePod<'a> {
+    /// The volume.
+    pub mount: Mount<'a>,
     /// Name of the pod.
     pub name: &'a str,
     /// Image.
@@ -85,6 +137,8 @@ pub struct ReaderPod<'a> {
     pub placement: &'a Placement,
     /// How long it may run.
     pub within: Duration,
+    /// What it is for.
+    pub purpose: Purpose<'a>,
 }
 
 /// Where a pod that mounts `claim` can be, if these pods on these nodes mount it. The volume itself is not for everyone
@@ -110,20 +164,22 @@ pub fn placement(claim: &PersistentVolumeClaim, mounts: &[(String, String)]) -> 
 
 /// The pod. It meets the restricted Pod Security level, and runs as the row's own pods do.
 #[must_use]
-pub fn reader_pod(plan: &ReaderPod) -> Pod {
-    let folder = plan.folder;
-    let group = folder.group();
+pub fn volume_pod(plan: &VolumePod) -> Pod {
+    let mount = plan.mount;
+    let (name, grace) = match plan.purpose {
+        Purpose::Read => (READER, READER_GRACE_SECONDS),
+        Purpose::Write { .. } => (WRITER, WRITER_GRACE_SECONDS),
+    };
     let spec = PodSpec {
-        containers: vec![container(plan.image)],
+        containers: vec![container(plan)],
         restart_policy: Some("Never".to_owned()),
         active_deadline_seconds: Some(i64::try_from(plan.within.as_secs()).unwrap_or(i64::MAX).max(1)),
-        // Its shell ignores SIGTERM, and has nothing to save.
-        termination_grace_period_seconds: Some(1),
+        termination_grace_period_seconds: Some(grace),
         security_context: Some(PodSecurityContext {
             run_as_non_root: Some(true),
-            run_as_user: Some(folder.run_as_user),
-            run_as_group: Some(group),
-            fs_group: Some(group),
+            run_as_user: Some(mount.user),
+            run_as_group: Some(mount.group),
+            fs_group: Some(mount.group),
             // As in the row's own pods.
             fs_group_change_policy: Some("OnRootMismatch".to_owned()),
             seccomp_profile: Some(SeccompProfile {
@@ -133,7 +189,7 @@ pub fn reader_pod(plan: &ReaderPod) -> Pod {
             ..PodSecurityContext::default()
         }),
         // It may be what lets the image be pulled.
-        service_account_name: folder.service_account.clone(),
+        service_account_name: mount.service_account.map(ToOwned::to_owned),
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
         affinity: affinity(plan.placement),
@@ -141,7 +197,7 @@ pub fn reader_pod(plan: &ReaderPod) -> Pod {
             name: "data".to_owned(),
             // Not read-only here: where a volume is attached already, some drivers refuse it in another mode.
             persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
-                claim_name: folder.persistent_volume_claim.clone(),
+                claim_name: mount.claim.to_owned(),
                 read_only: None,
             }),
             ..Volume::default()
@@ -149,11 +205,11 @@ pub fn reader_pod(plan: &ReaderPod) -> Pod {
         ..PodSpec::default()
     };
     // Labels of the project's own would make it a pod of a ScavengerJob, which the policies refuse.
-    let labels = [(LABEL_MANAGED_BY, names::SUBMITTER), (LABEL_NAME, READER)];
+    let labels = [(LABEL_MANAGED_BY, names::SUBMITTER), (LABEL_NAME, name)];
     Pod {
         metadata: ObjectMeta {
             name: Some(plan.name.to_owned()),
-            namespace: Some(folder.namespace.clone()),
+            namespace: Some(mount.namespace.to_owned()),
             labels: Some(labels.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()),
             ..ObjectMeta::default()
         },
@@ -162,15 +218,22 @@ pub fn reader_pod(plan: &ReaderPod) -> Pod {
     }
 }
 
-fn container(image: &str) -> Container {
+fn container(plan: &VolumePod) -> Container {
+    let (script, staging, read_only) = match plan.purpose {
+        Purpose::Read => (READ_SCRIPT, None, Some(true)),
+        Purpose::Write { staging } => (WRITE_SCRIPT, Some(staging), None),
+    };
+    let arguments =
+        staging.into_iter().flat_map(|staging| ["put".to_owned(), format!("{MOUNT_PATH}/{staging}")]);
+    let command = ["sh", "-c", script].into_iter().map(ToOwned::to_owned).chain(arguments);
     let amounts = |amounts: [(&str, &str); 2]| -> BTreeMap<String, Quantity> {
         amounts.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned()))).collect()
     };
     Container {
-        name: CONTAINER.to_owned(),
-        image: Some(image.to_owned()),
+        name: plan.purpose.container().to_owned(),
+        image: Some(plan.image.to_owned()),
         image_pull_policy: Some("IfNotPresent".to_owned()),
-        command: Some(vec!["sh".to_owned(), "-c".to_owned(), literal(WAIT_FOR_COMMANDS)]),
+        command: Some(command.map(|word| literal(&word)).collect()),
         resources: Some(ResourceRequirements {
             requests: Some(amounts(REQUESTS)),
             limits: Some(amounts(LIMITS)),
@@ -188,7 +251,7 @@ fn container(image: &str) -> Container {
         volume_mounts: Some(vec![VolumeMount {
             name: "data".to_owned(),
             mount_path: MOUNT_PATH.to_owned(),
-            read_only: Some(true),
+            read_only,
             ..VolumeMount::default()
         }]),
         ..Container::default()
@@ -237,7 +300,7 @@ pub fn readiness(pod: &Pod) -> Readiness {
         .container_statuses
         .iter()
         .flatten()
-        .find(|container| container.name == CONTAINER)
+        .find(|container| CONTAINERS.contains(&container.name.as_str()))
         .and_then(|container| container.state.as_ref());
     if container.is_some_and(|state| state.running.is_some()) {
         return Readiness::Ready;
@@ -261,6 +324,10 @@ pub fn readiness(pod: &Pod) -> Readiness {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::process::Command;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -287,19 +354,22 @@ mod tests {
         assert_eq!(placement(&claim(&["ReadWriteOncePod"]), &running), Placement::TakenBy("a".to_owned()));
     }
 
-    fn manifest(placement: &Placement) -> Value {
+    fn manifest_of(placement: &Placement, purpose: Purpose) -> Value {
         let within = Duration::from_secs(600);
         let folder = row_folder();
-        let plan = ReaderPod { folder: &folder, name: "reader", image: "gmx", placement, within };
-        serde_json::to_value(reader_pod(&plan)).expect("should be JSON")
+        let mount = Mount::from(&folder);
+        let plan = VolumePod { mount, name: "reader", image: "gmx", placement, within, purpose };
+        serde_json::to_value(volume_pod(&plan)).expect("should be JSON")
     }
 
-    #[test]
-    fn it_reads_only_and_is_restricted() {
-        let pod = manifest(&Placement::Anywhere);
+    fn manifest(placement: &Placement) -> Value {
+        manifest_of(placement, Purpose::Read)
+    }
+
+    fn is_restricted(pod: &Value) {
         let (spec, container) = (&pod["spec"], &pod["spec"]["containers"][0]);
-        assert_eq!(container["volumeMounts"][0]["readOnly"], true);
         assert_eq!(container["securityContext"]["allowPrivilegeEscalation"], false);
+        assert_eq!(container["securityContext"]["readOnlyRootFilesystem"], true);
         assert_eq!(container["securityContext"]["capabilities"]["drop"], json!(["ALL"]));
         assert_eq!(spec["securityContext"]["runAsNonRoot"], true);
         assert_eq!(spec["securityContext"]["runAsUser"], 2001);
@@ -308,12 +378,73 @@ mod tests {
         assert_eq!(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
         assert_eq!(spec["automountServiceAccountToken"], false);
         assert_eq!(spec["activeDeadlineSeconds"], 600);
+        assert_eq!(spec["volumes"].as_array().map(Vec::len), Some(1));
         assert_eq!(spec["volumes"][0]["persistentVolumeClaim"]["claimName"], "simulations");
         assert!(spec["affinity"].is_null());
         let labels = pod["metadata"]["labels"].as_object().expect("should have labels");
         assert!(labels.keys().all(|key| !key.starts_with(names::GROUP)), "{labels:?}");
+    }
+
+    #[test]
+    fn it_reads_only_and_is_restricted() {
+        let pod = manifest(&Placement::Anywhere);
+        is_restricted(&pod);
+        let container = &pod["spec"]["containers"][0];
+        assert_eq!(container["volumeMounts"][0]["readOnly"], true);
         let script = container["command"][2].as_str().unwrap_or_default();
-        assert_eq!(script.replace("$$", "$"), WAIT_FOR_COMMANDS, "Kubernetes replaces variables");
+        assert_eq!(script.replace("$$", "$"), READ_SCRIPT, "Kubernetes replaces variables");
+    }
+
+    #[test]
+    fn one_that_writes_is_restricted_too_and_removes_what_is_on_its_way() {
+        let staging = "a/.put-$(id)";
+        let pod = manifest_of(&Placement::Anywhere, Purpose::Write { staging });
+        is_restricted(&pod);
+        let container = &pod["spec"]["containers"][0];
+        assert_eq!(container["volumeMounts"][0]["mountPath"], "/data");
+        assert!(container["volumeMounts"][0]["readOnly"].is_null());
+        assert_eq!(pod["metadata"]["labels"][LABEL_NAME], WRITER);
+        assert_eq!(container["name"], Purpose::Write { staging }.container());
+        assert_eq!(container["command"][3], "put");
+        assert_eq!(container["command"][4], "/data/a/.put-$$(id)", "Kubernetes replaces variables");
+        let script = container["command"][2].as_str().unwrap_or_default();
+        assert_eq!(script.replace("$$", "$"), WRITE_SCRIPT);
+        assert!(pod["spec"]["terminationGracePeriodSeconds"].as_i64() > Some(1));
+    }
+
+    /// Runs the script of a pod that writes, whose `sleep` does `asleep`, and in which these processes run. Returns what is left of the
+    /// volume.
+    fn left_behind(asleep: &str, processes: &[&str]) -> Vec<String> {
+        let folder = tempfile::tempdir().expect("should make a folder");
+        let at = |path: &str| folder.path().join(path);
+        for path in ["volume/.put/deep", "volume/other", "bin"] {
+            fs::create_dir_all(at(path)).expect("should make a folder");
+        }
+        fs::write(at("volume/.put/deep/1"), "half").expect("should write");
+        processes
+            .iter()
+            .for_each(|it| fs::create_dir_all(at("proc").join(it)).expect("should make a folder"));
+        fs::write(at("bin/sleep"), format!("#!/bin/sh\n{asleep}\n")).expect("should write");
+        fs::set_permissions(at("bin/sleep"), fs::Permissions::from_mode(0o755)).expect("should be set");
+        let script = WRITE_SCRIPT.replace("/proc/", &format!("{}/", at("proc").display()));
+        let path = std::env::var("PATH").unwrap_or_default();
+        let ended = Command::new("sh")
+            .args(["-c", &script, "put"])
+            .arg(at("volume/.put"))
+            .env("PATH", format!("{}:{path}", at("bin").display()))
+            .status()
+            .expect("should start");
+        assert!(ended.success(), "{ended}");
+        let left = fs::read_dir(at("volume")).expect("should be read");
+        left.map(|entry| entry.expect("should be read").file_name().display().to_string()).collect()
+    }
+
+    #[test]
+    fn what_is_on_its_way_goes_with_the_pod() {
+        // Nobody sends a command any more.
+        assert_eq!(left_behind(":", &["1"]), ["other"]);
+        // It is deleted while a command runs.
+        assert_eq!(left_behind("kill -TERM $PPID", &["1", "20"]), ["other"]);
     }
 
     #[test]
