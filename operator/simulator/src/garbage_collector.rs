@@ -2,6 +2,7 @@
 //! foreground once nothing belongs to it any more. It acts late, and what it knows of pods may be old.
 
 use super::{
+    api::later,
     cluster::{Cluster, Event},
     kubernetes::gone,
     millis,
@@ -70,7 +71,7 @@ impl Cluster {
     fn known_pods(&self, job: &Job) -> Vec<Key> {
         let mut pods = self.pods_of_job(job);
         let heard_of = |pod: &Key| self.pod_times.get(&self.pods[pod].uid).copied().unwrap_or(self.now);
-        pods.retain(|pod| heard_of(pod) + self.delays.garbage_collector_view <= self.now);
+        pods.retain(|pod| later(heard_of(pod), self.delays.garbage_collector_view) <= self.now);
         pods
     }
 }

@@ -83,13 +83,9 @@ impl Cluster {
         let earlier = self.pods_of(&job.owner).find(|pod| {
             !pod.phase.is_terminal() && pod.owner.as_ref().is_some_and(|(_, n)| *n != job.attempt)
         });
-        assert!(
-            earlier.is_none(),
-            "{}: pods of two attempts of {} meet\n{}",
-            self.now,
-            job.key,
-            self.history()
-        );
+        if earlier.is_some() {
+            self.broken(&format!("pods of two attempts of {} meet", job.key));
+        }
         let sj = self.scavenger_jobs.values().find(|sj| sj.uid == job.owner);
         let spec = sj.and_then(|sj| sj.spec.as_ref().ok());
         let claims = spec.map(|spec| spec.claims.clone()).unwrap_or_default();
@@ -113,12 +109,18 @@ impl Cluster {
                 pod.key = Key::new(job.key.namespace.clone(), format!("{}-{index}", job.key.name));
             }
             pod.uid = format!("pod-{}", self.serial).into();
+            if self.is_resumed {
+                pod.creation_time = stored(self.now);
+            }
             pod.requests = template.per_pod.clone();
             if self.by_use.contains(&job.uid) {
                 pod.limits = Some(pod.requests.clone().into());
                 (pod.requests.cpu_milli, pod.requests.memory_bytes) = (0, 8 << 20);
             }
             pod.placement = template.placement.clone();
+            let volumes = claims.iter().map(|claim| Key::new(job.key.namespace.clone(), claim.clone()));
+            let volumes = volumes.filter_map(|claim| self.volumes.get(&claim).cloned());
+            pod.placement.volumes.extend(volumes);
             pod.claims = claims.clone();
             if let Some(class) = &class {
                 add_class(class, &mut pod);

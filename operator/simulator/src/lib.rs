@@ -14,6 +14,7 @@
 //! | what the scheduler does | `scheduler` |
 //! | which namespaces take what | `namespaces` |
 //! | when the pool's status says what tenants used, and labels of namespaces | `shares` |
+//! | how it goes on from what was seen of another cluster | `resumed` |
 //! | what must hold in the cluster at every instant | `truth` |
 //! | what a test asks about the cluster | `queries` |
 //! | what is written down of the planner's answers | `trace` |
@@ -31,6 +32,7 @@ mod kubernetes;
 mod namespaces;
 mod queries;
 mod resize;
+mod resumed;
 mod scheduler;
 mod shares;
 mod supervisor;
@@ -41,6 +43,7 @@ mod watches;
 pub use api::stored_status;
 pub use cluster::{Cluster, Delays, Fault, Ill, Kill, Random, Workload};
 pub use injected::Injected;
+pub use resumed::Step;
 pub use supervisor::Unstartable;
 pub use trace::Traced;
 pub use watches::Stream;

@@ -12,6 +12,13 @@ use scavenger_planner::{
 };
 
 impl Cluster {
+    /// The scheduler looks soon. In a cluster that was resumed, which may be large, one look is enough for all that changes before.
+    pub(super) fn schedule_soon(&mut self) {
+        if !(self.is_resumed && std::mem::replace(&mut self.will_schedule, true)) {
+            self.after(self.delays.scheduler, Event::Schedule);
+        }
+    }
+
     /// Places every pod for which there is room on the emptiest node, ordinary pods first; an ordinary pod that finds
     /// none preempts.
     pub(super) fn schedule(&mut self) {
@@ -19,21 +26,14 @@ impl Cluster {
             return;
         }
         self.resize_what_fits();
-        let mut free: BTreeMap<Name, Resources> =
-            self.nodes.iter().map(|(name, node)| (name.clone(), node.allocatable.clone())).collect();
-        for pod in self.pods.values().filter(|pod| !pod.phase.is_terminal()) {
-            if let Some(room) =
-                pod.node.as_ref().or(pod.nominated_node.as_ref()).and_then(|n| free.get_mut(n))
-            {
-                room.subtract(&pod.requests);
-            }
-        }
+        let mut free = self.free();
         let mut waiting: Vec<Pod> = self
             .pods
             .values()
             .filter(|pod| {
                 pod.node.is_none()
                     && !pod.gated
+                    && !self.unplaceable.contains(&pod.uid)
                     && !self.workload_of(pod).never_scheduled
                     && pod.deletion_requested.is_none()
                     && !pod.phase.is_terminal()
@@ -47,14 +47,11 @@ impl Cluster {
             }
             let mounts = |claim: &Name| Key::new(pod.key.namespace.clone(), claim.clone());
             let lacks_volume = pod.claims.iter().any(|claim| self.unbound_claims.contains(&mounts(claim)));
-            let fitting = self
-                .nodes
-                .values()
-                .filter(|node| !lacks_volume && node.usable && pod.placement.admits(node))
-                .filter(|node| pod.requests.exceeds(&free[&node.name]).is_none())
-                .max_by_key(|node| (free[&node.name].cpu_milli, std::cmp::Reverse(node.name.clone())))
-                .map(|node| node.name.clone());
+            let fitting = if lacks_volume { None } else { self.fitting(&pod, &free) };
             if let Some(node) = fitting {
+                if let Some(owner) = &pod.owner {
+                    self.placed.entry(owner.clone()).or_default().insert(node.clone());
+                }
                 self.check_placed(&pod, &node);
                 self.check_mounted(&pod, &node);
                 if let Some(room) = free.get_mut(&node) {
@@ -84,6 +81,29 @@ impl Cluster {
                 room.subtract(&pod.requests);
             }
         }
+    }
+
+    /// What each node has that nobody holds.
+    pub(super) fn free(&self) -> BTreeMap<Name, Resources> {
+        let mut free: BTreeMap<Name, Resources> =
+            self.nodes.iter().map(|(name, node)| (name.clone(), node.allocatable.clone())).collect();
+        for pod in self.pods.values().filter(|pod| !pod.phase.is_terminal()) {
+            if let Some(room) =
+                pod.node.as_ref().or(pod.nominated_node.as_ref()).and_then(|n| free.get_mut(n))
+            {
+                room.subtract(&pod.requests);
+            }
+        }
+        free
+    }
+
+    /// The emptiest node that takes a pod.
+    pub(super) fn fitting(&self, pod: &Pod, free: &BTreeMap<Name, Resources>) -> Option<Name> {
+        let nodes = self.nodes.values().filter(|node| node.usable && pod.placement.admits(node));
+        nodes
+            .filter(|node| pod.requests.exceeds(&free[&node.name]).is_none())
+            .max_by_key(|node| (free[&node.name].cpu_milli, std::cmp::Reverse(node.name.clone())))
+            .map(|node| node.name.clone())
     }
 
     /// Preempts the youngest pods of ScavengerJobs on the first node where that helps.

@@ -53,7 +53,7 @@ impl Loss {
 /// The run time that a ScavengerJob is expected to lose if it is stopped at `end`: the time itself, which the steps only
 /// round, so that it can be compared with what is measured afterwards.
 #[must_use]
-pub(crate) fn expected(sj: &ScavengerJob, end: Timestamp) -> SignedDuration {
+pub fn expected(sj: &ScavengerJob, end: Timestamp) -> SignedDuration {
     let Some(stretch) = Stretch::of(sj).filter(|_| !sj.saves_on_sigterm()) else {
         return SignedDuration::ZERO;
     };
