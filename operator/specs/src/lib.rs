@@ -1,10 +1,12 @@
 //! From raw specs to checked planner values. What the API server could not check is found here, once; later steps
 //! cannot fail on input.
 //!
-//! The operator reads what the API server stores, the laboratory reads the pool of a file: both mean the same by it.
+//! The operator reads what the API server stores, the laboratory reads the pool of a file: both mean the same by it. What an
+//! operator sees of a cluster at one time is a file of its own ([`snapshot`]).
 
 pub mod container_hash;
 mod forms;
+pub mod snapshot;
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,12 +1,11 @@
 //! `scavenger-operator snapshot`: what the planner would see of the cluster now, as a file.
 //!
-//! One JSON object a line: first when it was taken, then one observation each, in the order in which a starting
-//! operator would have seen them. `plan` and `explain` read it; so does whoever has to find out later why something
-//! was decided.
+//! `plan` and `explain` read it, also to find out later why something was decided, and the laboratory plays on from it.
+//! [`scavenger_specs::snapshot`] says what is in it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::{BufRead, Write},
+    io::{BufReader, Write},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -18,12 +17,12 @@ use scavenger_planner::{
     Planner,
     values::{Name, Observation, Settings},
 };
-use scavenger_program::objects::Objects;
+use scavenger_program::{exit::Unusable, objects::Objects};
 use scavenger_schema::{
     names,
     scavenger_pool::{NodeAgentsStatus, ScavengerPool},
 };
-use serde::{Deserialize, Serialize};
+use scavenger_specs::snapshot::{self as format, Header};
 use tokio::sync::mpsc;
 
 use super::{
@@ -96,17 +95,6 @@ impl Source {
     }
 }
 
-/// First line of the file.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Header {
-    snapshot_time: Timestamp,
-    operator_version: String,
-    /// What the status of the pool says of them: they speak with the operator alone.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    node_agents: Option<NodeAgentsStatus>,
-}
-
 /// What a starting operator would have seen.
 #[derive(Debug)]
 pub(super) struct Snapshot {
@@ -172,37 +160,23 @@ impl Snapshot {
     }
 
     fn read(path: &Path) -> anyhow::Result<Self> {
-        let file = std::fs::File::open(path)
-            .with_context(|| format!("the snapshot {} cannot be opened (--snapshot)", path.display()))?;
-        let place = |number: usize| format!("{}:{}", path.display(), number + 1);
-        let mut lines = std::io::BufReader::new(file).lines().enumerate();
-        let (_, first) = lines.next().with_context(|| format!("{} is empty", path.display()))?;
-        let header: Header = serde_json::from_str(&first.with_context(|| place(0))?).with_context(|| {
-            format!("{} does not begin like a snapshot; `scavenger-operator snapshot` writes one", place(0))
+        let file = path.display();
+        let opened = std::fs::File::open(path).map_err(|error| {
+            Unusable(format!("the snapshot {file} cannot be opened (--snapshot): {error}"))
         })?;
-        let mut observations = Vec::new();
-        for (number, line) in lines {
-            let line = line.with_context(|| place(number))?;
-            let observation = serde_json::from_str(&line)
-                .with_context(|| format!("{} is not an observation", place(number)))?;
-            observations.push(observation);
-        }
+        let read = format::read(BufReader::new(opened));
+        let (header, observations) = read.map_err(|error| Unusable(format!("{file}: {error}")))?;
         Ok(Self { time: header.snapshot_time, observations, node_agents: header.node_agents })
     }
 
-    fn write(&self, out: &mut impl Write) -> anyhow::Result<()> {
+    fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
         let header = Header {
             snapshot_time: self.time,
-            operator_version: env!("CARGO_PKG_VERSION").to_owned(),
+            operator_version: format::VERSION.to_owned(),
+            observations: None,
             node_agents: self.node_agents.clone(),
         };
-        serde_json::to_writer(&mut *out, &header)?;
-        writeln!(out)?;
-        for observation in &self.observations {
-            serde_json::to_writer(&mut *out, observation)?;
-            writeln!(out)?;
-        }
-        Ok(())
+        format::write(header, &self.observations, out)
     }
 
     /// A planner that has seen it. What nodes use it cannot know from one look, so it counts by requests.
@@ -339,17 +313,15 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_none_is_refused_with_its_line() {
-        let complaint = |text: &str| {
-            let file = tempfile::NamedTempFile::new().unwrap();
-            std::fs::write(file.path(), text).unwrap();
-            format!("{:#}", Snapshot::read(file.path()).unwrap_err())
-        };
-        assert!(complaint("").contains("is empty"));
-        assert!(complaint("apiVersion: v1\n").contains(":1 does not begin like a snapshot"));
-        let header = r#"{"snapshotTime":"2026-01-01T00:00:00Z","operatorVersion":"0.1.0"}"#;
-        assert!(
-            complaint(&format!("{header}\n\"PodsRelisted\"\n{{}}\n")).contains(":3 is not an observation")
-        );
+    fn a_file_that_is_none_cannot_be_used_and_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "apiVersion: v1\n").unwrap();
+        for (path, said) in
+            [(file.path(), ": line 1 does not begin"), (Path::new("/no/such"), "cannot be opened")]
+        {
+            let error = Snapshot::read(path).unwrap_err();
+            assert!(error.is::<Unusable>() && error.to_string().contains(said), "{error:#}");
+            assert!(error.to_string().contains(&*path.display().to_string()), "{error:#}");
+        }
     }
 }
