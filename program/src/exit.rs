@@ -13,6 +13,8 @@ pub enum Exit {
     Failed,
     /// Status 2: what was typed, or what the process finds around it, cannot be used.
     Unusable,
+    /// Status 3: everything was done, and what was asked about makes a difference. For `--exit-code` alone.
+    Differs,
 }
 
 impl From<Exit> for ExitCode {
@@ -21,6 +23,7 @@ impl From<Exit> for ExitCode {
             Exit::Done => Self::SUCCESS,
             Exit::Failed => Self::from(1),
             Exit::Unusable => Self::from(2),
+            Exit::Differs => Self::from(3),
         }
     }
 }
@@ -40,8 +43,13 @@ impl Exit {
 
 /// Says what went wrong, and how the program ends.
 pub fn ended(outcome: anyhow::Result<()>) -> ExitCode {
+    ended_as(outcome.map(|()| Exit::Done))
+}
+
+/// The same of a program whose work can end in more than one way.
+pub fn ended_as(outcome: anyhow::Result<Exit>) -> ExitCode {
     let exit = match outcome {
-        Ok(()) => Exit::Done,
+        Ok(exit) => exit,
         Err(error) => {
             print_error(&message(&error));
             Exit::after(&error)
@@ -91,10 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn the_three_ends_have_their_status() {
+    fn each_end_has_its_status() {
         let status = |exit: Exit| format!("{:?}", ExitCode::from(exit));
         assert_eq!(status(Exit::Done), format!("{:?}", ExitCode::SUCCESS));
         assert_eq!(status(Exit::Failed), format!("{:?}", ExitCode::from(1)));
         assert_eq!(status(Exit::Unusable), format!("{:?}", ExitCode::from(2)));
+        assert_eq!(status(Exit::Differs), format!("{:?}", ExitCode::from(3)));
     }
 }

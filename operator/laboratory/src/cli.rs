@@ -9,7 +9,10 @@ use std::{
 use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
 use scavenger_planner::values::PreemptionMode;
-use scavenger_program::{exit::Unusable, output};
+use scavenger_program::{
+    exit::{Exit, Unusable},
+    output,
+};
 
 use crate::{
     compare::{Took, compare, contenders, mode_name},
@@ -17,7 +20,7 @@ use crate::{
     policy::Kind,
     pool::{Document, Pool},
     print::{self, Comparison},
-    sweep,
+    snapshot, sweep,
     targets::{self, Case},
     values::{DAY, SECOND, Time},
     what_if,
@@ -45,6 +48,9 @@ enum Command {
     Scenarios,
 }
 
+/// What is played instead of a snapshot: clap requires nothing that conflicts with what is given.
+const OTHERS: [&str; 3] = ["scenario", "trace", "openb"];
+
 /// Play a workload under several policies and pools
 #[derive(Debug, clap::Args)]
 struct Simulate {
@@ -57,6 +63,19 @@ struct Simulate {
     /// Play Alibaba's trace cluster-trace-gpu-v2023, whose two files are in FOLDER
     #[arg(long, value_name = "FOLDER", group = "what")]
     openb: Option<PathBuf>,
+    /// Play on from what `scavenger-operator snapshot` wrote of a live cluster: who would be interrupted, who would start. With
+    /// --pool, what that change of the pool does beside what would happen anyway
+    #[arg(long, value_name = "FILE", group = "what", conflicts_with_all = ["policy", "seeds", "late", "plot", "what_if", "speed"])]
+    snapshot: Option<PathBuf>,
+    /// Play so many hours of the snapshot, 1 to 168
+    #[arg(long, value_name = "N", requires = "snapshot", conflicts_with_all = OTHERS, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=168))]
+    hours: u16,
+    /// Print so many events of the snapshot at most: those that the change brings about first
+    #[arg(long, value_name = "N", requires = "snapshot", conflicts_with_all = OTHERS, default_value_t = 100)]
+    limit: usize,
+    /// End with status 3 if the change of the snapshot's pool makes a difference; without --pool, if anything happens
+    #[arg(long, requires = "snapshot", conflicts_with_all = OTHERS)]
+    exit_code: bool,
     /// Take this window of the trace: its first second and the second behind its last
     #[arg(long, value_name = "FROM..TO", requires = "openb", default_value = "12300000..12560000")]
     window: String,
@@ -149,21 +168,32 @@ enum Output {
     Json,
 }
 
-/// Does what the command line says.
+/// Does what the command line says, and says how the program ends.
 ///
 /// # Errors
 /// [`Unusable`] if what was given cannot be used.
-pub fn run(options: &Options) -> Result<()> {
+pub fn run(options: &Options) -> Result<Exit> {
     match &options.command {
         Command::Scenarios => {
             let lines = SCENARIOS.map(|scenario| format!("{:<12}{}\n", scenario.name, scenario.about));
             output::print(&lines.concat())
         }
-        Command::Simulate(options) => simulate(options),
+        Command::Simulate(options) => match &options.snapshot {
+            Some(snapshot) => return play_on(snapshot, options),
+            None => simulate(options),
+        },
         Command::Targets(options) => targets(options),
         Command::Sweep(options) => sweep(options),
         Command::Coverage(options) => coverage::run(options),
     }
+    .map(|()| Exit::Done)
+}
+
+/// Plays on from a snapshot.
+fn play_on(snapshot: &Path, options: &Simulate) -> Result<Exit> {
+    let Simulate { hours, limit, exit_code, .. } = *options;
+    let json = options.output == Output::Json;
+    snapshot::run(&snapshot::Options { snapshot, pools: &options.pool, hours, limit, json, exit_code })
 }
 
 fn simulate(options: &Simulate) -> Result<()> {
@@ -271,7 +301,7 @@ fn workload(options: &Simulate) -> Result<(String, Draw), Unusable> {
         let name = format!("openb, seconds {}, {} nodes", options.window, workload.nodes.len());
         return Ok((name, with_scavengers(workload)));
     }
-    Err(Unusable("nothing to play: name --scenario, --trace or --openb".to_owned()))
+    Err(Unusable("nothing to play: name --scenario, --trace, --openb or --snapshot".to_owned()))
 }
 
 fn scenario(name: &str) -> Result<Scenario, Unusable> {

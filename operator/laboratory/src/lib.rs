@@ -10,6 +10,7 @@
 //! | whether the targets are met, and what other settings cost | `targets`, `sweep` |
 //! | what forecasts of starts come to | `coverage` |
 //! | the page on which an admin decides | `what_if` |
+//! | what a change of the pool would do to a live cluster | `snapshot` |
 //! | the pool of a file, what is printed and drawn | `pool`, `print`, `plot`, `cli` |
 //!
 //! docs/contributing/laboratory.md says which part may know which, and what is simpler here than in Kubernetes.
@@ -26,6 +27,7 @@ pub mod pool;
 pub mod print;
 pub mod run;
 pub mod seeds;
+pub mod snapshot;
 pub mod sweep;
 pub mod targets;
 pub mod values;

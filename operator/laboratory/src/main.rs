@@ -7,5 +7,5 @@ use scavenger_laboratory::cli::{self, Options};
 use scavenger_program::exit;
 
 fn main() -> ExitCode {
-    exit::ended(cli::run(&Options::parse()))
+    exit::ended_as(cli::run(&Options::parse()))
 }

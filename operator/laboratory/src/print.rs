@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use scavenger_schema::terminal::shown;
 use serde::Serialize;
 
 use crate::{
@@ -82,7 +83,10 @@ fn number(value: f64, digits: usize) -> String {
 }
 
 /// Rows under their head, as a table that Markdown reads, too.
-fn grid(rows: &[Vec<String>]) -> String {
+pub(crate) fn grid(rows: &[Vec<String>]) -> String {
+    // Names may hold anything.
+    let rows: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| shown(cell)).collect()).collect();
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns).map(width).collect();

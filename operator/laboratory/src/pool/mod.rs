@@ -137,12 +137,13 @@ fn settings(value: Value) -> Result<Settings, String> {
     }
     let settings =
         scavenger_specs::settings(&pool.spec, pool.metadata.generation).map_err(|error| error.to_string())?;
-    if settings.usage.is_some() {
+    if settings.places_by_use() {
         return Err(
             "spec.accounting is Usage, which the laboratory does not play yet; it plays Requests".to_owned()
         );
     }
-    Ok(settings)
+    // A pool that only tries out accounting by use counts by requests.
+    Ok(Settings { usage: None, ..settings })
 }
 
 #[cfg(test)]
@@ -165,6 +166,7 @@ mod tests {
         assert_eq!(read.start_thresholds.default.to_string(), "80%");
         assert_eq!(read.preemption_mode, PreemptionMode::Operator);
         assert_eq!(pool("{}").unwrap(), Pool::usual(PreemptionMode::Scheduler).settings);
+        assert_eq!(pool("{ accounting: Usage, usage: { dryRun: true } }").unwrap(), pool("{}").unwrap());
     }
 
     #[test]

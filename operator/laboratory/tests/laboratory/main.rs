@@ -6,6 +6,7 @@ mod pictures;
 mod predecessor;
 mod preemption;
 mod runs;
+mod snapshots;
 mod sweeps;
 mod targets;
 
