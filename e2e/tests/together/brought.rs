@@ -82,9 +82,12 @@ async fn chemist(world: &World, database: &Database) -> Result<Chemist> {
     Ok(alice)
 }
 
+/// The pod of a command that was killed ends, and nobody deletes it.
 async fn no_writer_is_left(world: &World) -> Result<()> {
-    let writers = ListParams::default().labels("app.kubernetes.io/name=gromacs-writer");
-    until("the pod that writes the volume is gone", || async {
+    let writers = ListParams::default()
+        .labels("app.kubernetes.io/name=gromacs-writer")
+        .fields("status.phase!=Succeeded");
+    until("the pod that writes the volume has ended", || async {
         Ok(world.api::<Pod>().list(&writers).await?.items.is_empty().then_some(()))
     })
     .await
