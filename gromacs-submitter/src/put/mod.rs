@@ -3,7 +3,7 @@
 //!
 //! A pod runs constant scripts with `sh -c SCRIPT put FOLDER ...`, so no shell parses a name. Files travel under numbers: a
 //! name is first used when the file is whole, and then each of its folders is looked at. So nothing is written behind a
-//! link, or in the folder of a row, whoever made it.
+//! link or in the folder of a row, no matter who made it.
 
 mod archive;
 mod local;

@@ -170,7 +170,7 @@ struct Copies<'a> {
     printer: Printer<'a>,
     /// Rows that were looked at.
     tried: usize,
-    /// Rows of which nothing has come, and why.
+    /// Rows without a single file that came, and why.
     missing: Vec<(i64, String)>,
     is_changing: bool,
 }

@@ -24,7 +24,7 @@ use crate::put::{
 };
 use crate::store::InUse;
 
-/// A copy of which nothing is taken for so long has lost its connection.
+/// A copy has lost its connection if the pod takes nothing for so long.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 
 /// Bytes that are handed on at a time, and pieces that wait for the pod.

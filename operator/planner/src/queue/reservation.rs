@@ -28,7 +28,7 @@
 //! are never held up, and one that cannot fit beside them reserves nothing. All of this follows from what statuses say,
 //! so it outlives a restart. Slurm and Maui keep capacity for the head of the queue in the same way (EASY backfill); there
 //! users promise when their jobs end, so that others can run until then. Here nobody does, so what is reserved lies idle until
-//! its holder starts. To let others run there and take it back from them would interrupt more than it lets get done:
+//! its holder starts. To let others run there and take it back from them gets little more done and loses much more:
 //! docs/contributing/planner.md has the figures.
 
 use std::sync::Arc;

@@ -26,8 +26,7 @@ fn holders_of_two_kinds_do_not_bind_each_other() {
     cluster.run_until_phase("b", Phase::Running);
 }
 
-/// Nobody who came later runs on what a gang gathers, however little it would lose: to take it back interrupts more than it lets
-/// get done.
+/// Nobody who came later runs on what a gang gathers, however little it would lose when that is taken back.
 #[test]
 fn what_is_reserved_is_kept_until_its_holder_starts() {
     let nodes = [node("n1", 10_000), node("n2", 10_000)];
