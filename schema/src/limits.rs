@@ -11,6 +11,9 @@ use crate::{
     shapes::{self, Quantity},
 };
 
+/// The most pods that a ScavengerJob may have.
+pub const MAX_POD_COUNT: i32 = 1000;
+
 /// What a ScavengerJob may ask for. A limit that is not there is none.
 #[derive(KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -61,7 +64,7 @@ pub struct Limits {
 
     /// Largest `podCount`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 1, max = 1000))]
+    #[schemars(range(min = 1, max = MAX_POD_COUNT))]
     pub max_pod_count: Option<i32>,
 
     /// The most that one ScavengerJob may request with all of its pods together, by resource; 0 forbids a resource.

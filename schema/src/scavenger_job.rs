@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     attempts::is_false,
-    cel, form, shapes,
+    cel, form,
+    limits::MAX_POD_COUNT,
+    shapes,
     supervisor::{CheckpointRequest, JobSupervisor},
 };
 pub use crate::{
@@ -105,7 +107,7 @@ pub struct ScavengerJobSpec {
 
     /// Number of pods, all with the same resources. When one of them is interrupted, all are.
     #[serde(default = "default_pod_count")]
-    #[schemars(range(min = 1, max = 1000))]
+    #[schemars(range(min = 1, max = MAX_POD_COUNT))]
     pub pod_count: i32,
 
     /// PersistentVolumeClaims of the namespace and where they are mounted.

@@ -42,7 +42,8 @@ pub struct Figures {
     pub finished: f64,
     /// Those that had run by then.
     pub started: f64,
-    /// Minutes from submission to the first run, of those that ran: the median and the 90th percentile.
+    /// Minutes from submission to the first run: the median and the 90th percentile. One that never ran has waited until the end:
+    /// where small ones pass the others, those that ran are the ones that waited least.
     pub wait_minutes: f64,
     /// See [`Self::wait_minutes`].
     pub wait_minutes_p90: f64,
@@ -154,7 +155,8 @@ fn later(states: &[OrdinaryState], baseline: &Baseline, workload: &Workload) -> 
 /// How long ScavengerJobs waited, and how much longer they took than their work.
 fn waits(world: &World<'_>) -> (Vec<f64>, Vec<f64>) {
     let both = || world.scavengers.iter().zip(&world.workload.scavengers);
-    let waits = both().filter_map(|(state, sj)| Some((state.first_run? - sj.arrival) as f64));
+    let length = world.workload.length;
+    let waits = both().map(|(state, sj)| (state.first_run.unwrap_or(length) - sj.arrival) as f64);
     let slowdowns =
         both().filter_map(|(state, sj)| Some((state.finished? - sj.arrival) as f64 / sj.work as f64));
     (waits.collect(), slowdowns.collect())

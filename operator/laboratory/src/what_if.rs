@@ -238,27 +238,47 @@ fn table(text: &mut String, outcomes: &[Outcome]) {
     }
 }
 
-/// The highest start threshold at which 99.9% of ordinary pods start as fast as without, whatever the seed.
-fn recommended(outcomes: &[Outcome]) -> Option<u32> {
-    let is_good = |outcome: &Outcome| {
+/// What the page says in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Recommended {
+    /// The highest start threshold, in percent, at which 99.9% of ordinary pods start as fast as without, whatever the seed.
+    Threshold(u32),
+    /// At none of them they do.
+    Harm,
+    /// With some seed nothing is kept, so there is nothing to recommend ScavengerJobs for.
+    Nothing,
+}
+
+fn recommended(outcomes: &[Outcome]) -> Recommended {
+    let spares = |outcome: &Outcome| {
         outcome.runs.iter().all(|figures| {
             figures.ordinary_later * 1000.0 <= (1000.0 - AS_FAST) * figures.ordinary_pods
                 && figures.ordinary_preemptions <= 0.0
         })
     };
-    let good = THRESHOLDS.iter().zip(outcomes).filter(|(_, outcome)| is_good(outcome));
-    good.map(|(percent, _)| *percent).max()
+    let keeps = |outcome: &Outcome| outcome.runs.iter().all(|figures| figures.kept_core_hours > 0.0);
+    let sparing = THRESHOLDS.iter().zip(outcomes).filter(|(_, outcome)| spares(outcome));
+    match sparing.max_by_key(|(percent, _)| **percent) {
+        None => Recommended::Harm,
+        Some((percent, outcome)) if keeps(outcome) => Recommended::Threshold(*percent),
+        Some(_) => Recommended::Nothing,
+    }
 }
 
 fn recommendation(outcomes: &[Outcome], facts: &Facts<'_>) -> String {
     let mode = format!("{:?}", facts.pool.settings.preemption_mode);
     match recommended(outcomes) {
-        Some(percent) => format!(
+        Recommended::Threshold(percent) => format!(
             "Recommended: startThreshold {:.1}, the highest of these at which 99.9% of ordinary pods start as fast as without \
              ScavengerJobs\n(within a second, with every seed) and none of them is preempted for more, in preemption mode {mode}.\n",
             f64::from(percent) / 100.0,
         ),
-        None => format!(
+        Recommended::Nothing => {
+            "Recommended: none of these. Where ordinary pods notice nothing, ScavengerJobs get nothing done: too little is free, \
+             or the\nrecording is too short for a first checkpoint.\n"
+                .to_owned()
+        }
+        Recommended::Harm => format!(
             "Recommended: none of these. At each of them more than 1 of 1,000 ordinary pods starts more than a second later, or one \
              is\npreempted that would not be, in preemption mode {mode}. Try a lower startThreshold with --pool, or fewer nodes.\n",
         ),
@@ -311,8 +331,8 @@ mod tests {
         Workload {
             nodes: ["a", "b"].map(node).into(),
             ordinary: pods.iter().map(pod).collect(),
-            scavengers: Vec::new(),
             length: 6 * HOUR,
+            ..Workload::default()
         }
     }
 
@@ -345,24 +365,27 @@ mod tests {
         assert_eq!(draw(&drawn, 2).scavengers, drawn.scavengers, "a trace that has some keeps them");
     }
 
-    fn outcome(later: f64, preempted: f64, runs: usize) -> Outcome {
+    fn outcome(later: f64, preempted: f64, runs: usize, kept: f64) -> Outcome {
         let workload = workload(&[(0, HOUR, 4)]);
         let contenders = contenders(&Pool::usual(PreemptionMode::Scheduler));
         let mut outcome =
             compare(&contenders[..1], runs as u64, 50, |seed| draw(&workload, seed), |_| {}).remove(0);
         let last = outcome.runs.last_mut().unwrap();
         (last.ordinary_pods, last.ordinary_later, last.ordinary_preemptions) = (3000.0, later, preempted);
+        last.kept_core_hours = kept;
         outcome
     }
 
     #[test]
     fn the_highest_threshold_is_recommended_that_holds_with_every_seed() {
-        let good = outcome(3.0, 0.0, 2);
-        let (late, preempted) = (outcome(4.0, 0.0, 2), outcome(0.0, 1.0, 1));
+        let good = outcome(3.0, 0.0, 2, 9.0);
+        let (late, preempted, idle) =
+            (outcome(4.0, 0.0, 2, 9.0), outcome(0.0, 1.0, 1, 9.0), outcome(0.0, 0.0, 2, 0.0));
         let of = |outcomes: [&Outcome; 4]| recommended(&outcomes.map(Clone::clone));
-        assert_eq!(of([&good, &good, &late, &late]), Some(70));
-        assert_eq!(of([&good, &late, &good, &preempted]), Some(80));
-        assert_eq!(of([&late, &preempted, &late, &late]), None);
+        assert_eq!(of([&good, &good, &late, &late]), Recommended::Threshold(70));
+        assert_eq!(of([&good, &late, &good, &preempted]), Recommended::Threshold(80));
+        assert_eq!(of([&late, &preempted, &late, &late]), Recommended::Harm);
+        assert_eq!(of([&idle, &idle, &late, &late]), Recommended::Nothing, "nothing harms nobody");
     }
 
     #[test]

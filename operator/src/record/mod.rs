@@ -31,6 +31,9 @@ use log::{Log, Written};
 /// How often the recording says that it goes on. What happened after its last line may be missing.
 const MARK_EVERY: Duration = Duration::from_secs(300);
 
+/// An API server that takes longer than this does not answer.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+
 /// What is recorded, and into which file.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -75,17 +78,26 @@ pub(crate) async fn record(
     while written == Written::Yes {
         written = tokio::select! {
             () = &mut stop => {
-                recorder.log.keep(now()).with_context(|| recorder.cannot_write())?;
+                recorder.mark(client).await?;
                 return Ok(End::Stopped);
             }
             Some(event) = nodes.next() => recorder.see_node(readable("nodes", event)?)?,
             // Which node a pod is on can be said once its node has a name.
             Some(event) = pods.next(), if recorder.nodes.is_listed => recorder.see_pod(readable("pods", event)?)?,
             Some(usage) = measured.recv() => recorder.see_use(&usage)?,
-            _ = mark.tick() => recorder.log.keep(now()).with_context(|| recorder.cannot_write())?,
+            _ = mark.tick() => recorder.mark(client).await?,
         };
     }
     Ok(End::Full)
+}
+
+/// True if the API server answers, be it with a refusal.
+async fn answers(client: &Client) -> bool {
+    match tokio::time::timeout(ANSWERS_WITHIN, client.apiserver_version()).await {
+        Ok(Ok(_)) => true,
+        Ok(Err(kube::Error::Api(status))) => status.code < 500,
+        Ok(Err(_)) | Err(_) => false,
+    }
 }
 
 type Watch<K> = std::pin::Pin<Box<dyn Stream<Item = watcher::Result<watcher::Event<K>>> + Send>>;
@@ -184,6 +196,17 @@ impl Recorder {
 
     fn cannot_write(&self) -> String {
         format!("{} cannot be written", self.path.display())
+    }
+
+    /// Says that the recorder was there until now. Not while the API server does not answer: a time in which nothing was seen
+    /// must not look like one in which nothing happened. Watches may be silent for long, so it is asked.
+    async fn mark(&mut self, client: &Client) -> anyhow::Result<Written> {
+        let now = now();
+        if answers(client).await {
+            return self.log.keep(now).with_context(|| self.cannot_write());
+        }
+        warn!("the API server does not answer; this time will be missing in the recording");
+        Ok(Written::Yes)
     }
 
     fn see_node(&mut self, event: Option<watcher::Event<ApiNode>>) -> anyhow::Result<Written> {

@@ -3,8 +3,9 @@
 use std::{fs::File, io::BufReader, path::Path};
 
 use jiff::{SignedDuration, Timestamp};
-use scavenger_planner::values::Observation;
+use scavenger_planner::values::{Observation, ScavengerJob};
 use scavenger_program::exit::Unusable;
+use scavenger_schema::limits::MAX_POD_COUNT;
 use scavenger_specs::snapshot::{self, VERSION};
 
 /// A cluster as an operator saw it.
@@ -15,6 +16,10 @@ pub(super) struct Live {
     /// What it saw.
     pub(super) observations: Vec<Observation>,
 }
+
+/// Why accounting by use is not played from a snapshot on.
+pub(super) const MEASURES_NOTHING: &str =
+    "one look at a cluster does not say what its pods will use; only Requests is played";
 
 /// The time must leave this much to come.
 const TO_COME: SignedDuration = SignedDuration::from_hours(24 * 366);
@@ -40,11 +45,36 @@ pub(super) fn read(path: &Path) -> Result<Live, Unusable> {
         return Err(wrong(format!("snapshotTime {time} is too late")));
     }
     let mut live = Live { time, observations };
+    live.check_pod_counts().map_err(wrong)?;
     live.count_by_requests().map_err(wrong)?;
     Ok(live)
 }
 
 impl Live {
+    /// The model has an object for each pod, so more of them than the definition allows could be more than fit into memory.
+    ///
+    /// # Errors
+    /// The ScavengerJob that has too many, now or in its attempt.
+    fn check_pod_counts(&self) -> Result<(), String> {
+        let counts = |sj: &ScavengerJob| {
+            let asked = sj.spec.as_ref().map(|spec| spec.demand.pod_count);
+            let attempt = sj.status.attempt.as_deref().map(|attempt| attempt.demand.pod_count);
+            asked.into_iter().chain(attempt).max().unwrap_or(0)
+        };
+        let too_many = self.observations.iter().find_map(|observation| match observation {
+            Observation::ScavengerJob(sj) => {
+                Some((&sj.key, counts(sj))).filter(|(_, pods)| *pods > MAX_POD_COUNT.unsigned_abs())
+            }
+            _ => None,
+        });
+        match too_many {
+            Some((key, pods)) => {
+                Err(format!("ScavengerJob {key} has {pods} pods, and {MAX_POD_COUNT} are the most"))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// A pool that only tries out accounting by use counts by requests.
     ///
     /// # Errors
@@ -55,9 +85,9 @@ impl Live {
                 && let Ok(settings) = &mut **pool
             {
                 if settings.places_by_use() {
-                    return Err("spec.accounting of its ScavengerPool is Usage, which the laboratory does not play yet; it plays \
-                                Requests"
-                        .to_owned());
+                    return Err(format!(
+                        "spec.accounting of its ScavengerPool is Usage, and {MEASURES_NOTHING}"
+                    ));
                 }
                 settings.usage = None;
             }

@@ -17,7 +17,7 @@ pub use read::{Read, Recorded};
 use crate::values::{Amounts, Time};
 
 /// A cluster and all that is asked of it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Workload {
     /// The nodes, which stay as they are.
     pub nodes: Vec<Node>,

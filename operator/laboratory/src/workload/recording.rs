@@ -14,8 +14,8 @@ use super::{
 };
 use crate::values::{Amounts, HOUR, MINUTE, SECOND, Time};
 
-/// A time without a recorder that is worth a word: one that starts again needs seconds, and says every five minutes that it is
-/// there.
+/// A time in which nothing was seen that is worth a word: a recorder that starts again needs seconds, and every five minutes it
+/// says that it is there and that the API server answers.
 const GAP: Time = 10 * MINUTE;
 
 /// Reads a recording.
@@ -36,9 +36,11 @@ pub(super) fn read(from: impl BufRead) -> Result<Read, String> {
 struct History {
     begin: Option<Timestamp>,
     end: Timestamp,
+    /// When a recorder last said that it is there.
+    marked: Timestamp,
     nodes: BTreeMap<String, NodeHistory>,
     pods: BTreeMap<String, PodHistory>,
-    /// Beginnings of times without a recorder, and how long they were.
+    /// Beginnings of times in which nothing was seen, and how long they were.
     gaps: Vec<(Timestamp, Time)>,
     usage: Usage,
 }
@@ -98,13 +100,13 @@ impl History {
             return Err("it must be a line \"begin\": nothing else says when the recording began".to_owned());
         }
         match event {
-            Event::Begin => {
-                if self.begin.is_some() && between(self.end, time) >= GAP {
-                    self.gaps.push((self.end, between(self.end, time)));
+            Event::Begin | Event::Mark | Event::Full => {
+                if self.begin.is_some() && between(self.marked, time) >= GAP {
+                    self.gaps.push((self.marked, between(self.marked, time)));
                 }
                 self.begin.get_or_insert(time);
+                self.marked = time;
             }
-            Event::Mark | Event::Full => {}
             Event::Node(node) => self.node(time, node)?,
             Event::NodeGone { name } => {
                 let node = self.nodes.get_mut(&name).ok_or_else(|| format!("node {name:?} was not there"))?;
@@ -170,7 +172,7 @@ impl History {
         let mut notes: Vec<String> = self
             .gaps
             .iter()
-            .map(|(from, gap)| format!("nothing was recorded for {} min from {from} on", gap / MINUTE))
+            .map(|(from, gap)| format!("nothing was seen for {} min from {from} on", gap / MINUTE))
             .collect();
         let mut note = |count: usize, what: &str| {
             if count > 0 {
@@ -186,9 +188,8 @@ impl History {
             all - self.nodes.len(),
             "nodes that were closed to pods, or away, for more than half of the time",
         );
-        let mut workload =
-            Workload { nodes: Vec::new(), ordinary: Vec::new(), scavengers: Vec::new(), length };
-        workload.nodes = self.nodes.values().map(|history| node(&history.node)).collect();
+        let nodes = self.nodes.values().map(|history| node(&history.node)).collect();
+        let mut workload = Workload { nodes, length, ..Workload::default() };
         let (mut of_scavengers, mut elsewhere, mut unbound) = (0, 0, 0);
         for history in self.pods.values() {
             match &history.bound {
@@ -264,6 +265,11 @@ mod tests {
         read(text.as_bytes())
     }
 
+    /// What a recorder says every five minutes, from one minute to another.
+    fn marks(from: i64, to: i64) -> String {
+        (from..=to).step_by(5).map(|minute| format!("{minute},mark,,,,,,,,,,\n")).collect()
+    }
+
     const NODE: &str = "0,node,n1,,4000,8192,1,20,,,open,disk=ssd\n";
 
     #[test]
@@ -271,7 +277,8 @@ mod tests {
         let read = recorded(&format!(
             "{NODE}-90,pod,old,,500,512,0,,2000001000,daemon,,\n-90,bound,old,n1,,,,,,,,\n\
              10,pod,job,,1000,2048,1,,0,ordinary,,\n12,bound,job,n1,,,,,,,,\n12,started,job,,,,,,,,,\n\
-             42,ended,job,,,,,,,,,\n120,mark,,,,,,,,,,\n"
+             42,ended,job,,,,,,,,,\n{}",
+            marks(5, 120)
         ))
         .unwrap();
         assert_eq!(read.note, None);
@@ -294,16 +301,20 @@ mod tests {
              0,pod,a,,1,1,0,,0,ordinary,,\n0,bound,a,tainted,,,,,,,,\n\
              0,pod,b,,1,1,0,,0,ordinary,,\n0,pod,c,,1,1,0,,-9,scavenger,,\n0,bound,c,n1,,,,,,,,\n\
              0,pod,d,,1,1,0,,0,ordinary,,\n0,bound,d,n1,,,,,,,,\n20,node-gone,spot,,,,,,,,,\n\
-             30,mark,,,,,,,,,,\n60,begin,recording-1,,,,,,,,,\n60,mark,,,,,,,,,,\n"
+             {}60,begin,recording-1,,,,,,,,,\n{}72,pod,e,,1,1,0,,0,ordinary,,\n{}",
+            marks(5, 30),
+            marks(65, 70),
+            marks(85, 90),
         ))
         .unwrap();
         assert_eq!((read.workload.nodes.len(), read.workload.ordinary.len()), (1, 1));
         assert_eq!(
             read.note.unwrap(),
-            "nothing was recorded for 30 min from 2027-01-15T08:30:00Z on; \
+            "nothing was seen for 30 min from 2027-01-15T08:30:00Z on; \
+             nothing was seen for 15 min from 2027-01-15T09:10:00Z on; \
              left out: 2 nodes that were closed to pods, or away, for more than half of the time; \
              left out: 1 pods on those nodes; \
-             left out: 1 pods that found no node: nobody knows how long they would have run; \
+             left out: 2 pods that found no node: nobody knows how long they would have run; \
              left out: 1 pods of ScavengerJobs"
         );
     }

@@ -107,7 +107,9 @@ fn recording(more: &str) -> tempfile::NamedTempFile {
             write(begin + 600, Event::Ended { name });
         }
     }
-    write(7200, Event::Mark);
+    for mark in (300..=7200).step_by(300) {
+        write(mark, Event::Mark);
+    }
     let file = tempfile::NamedTempFile::new().expect("a file should be made");
     fs::write(file.path(), text + more).expect("the file should take it");
     file
@@ -131,7 +133,7 @@ fn a_recording_is_played_as_any_other_trace() {
     let path = wrong.path().to_str().unwrap();
     let (status, _, stderr) = simulate(&["--trace", path]);
     assert_eq!(status, Some(2), "{stderr}");
-    assert!(stderr.contains(path) && stderr.contains("line 130: event \"party\" is unknown"), "{stderr}");
+    assert!(stderr.contains(path) && stderr.contains("line 153: event \"party\" is unknown"), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
 }
 

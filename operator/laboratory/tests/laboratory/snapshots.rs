@@ -213,6 +213,7 @@ fn what_cannot_be_played_is_said_in_one_sentence() {
         "\"resource_version\":18446744073709551615",
         1,
     );
+    let many = whole.replacen("\"pod_count\":1", "\"pod_count\":4000000000", 1);
     let late = whole.replacen(&cluster.now.to_string(), "9999-01-01T00:00:00Z", 1);
     for (text, said) in [
         ("", "is empty"),
@@ -222,6 +223,7 @@ fn what_cannot_be_played_is_said_in_one_sentence() {
         (&format!("{whole}{{\"Nothing\":1}}\n"), "is not an observation"),
         (&whole.replacen(VERSION, "7.8.9", 1), "scavenger-operator 7.8.9 wrote it"),
         (&by_use, "spec.accounting of its ScavengerPool is Usage"),
+        (&many, "ScavengerJob lab/a0 has 4000000000 pods, and 1000 are the most"),
         (&late, "is too late"),
         (&last, "cannot be played: what it shows contradicts itself"),
     ] {

@@ -14,8 +14,9 @@ use super::*;
 
 type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
-/// Answers with the nodes and pods of the tests above; the watch of pods says that pod a has ended, and falls silent.
-fn client(refused: Option<&'static str>) -> Client {
+/// Answers with the nodes and pods of the tests above; the watch of pods says that pod a has ended, and falls silent. Refuses one
+/// path, and answers what it knows nothing of with a status code.
+fn client(refused: Option<&'static str>, otherwise: StatusCode) -> Client {
     let service = tower::service_fn(move |request: Request<Body>| async move {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
         let is_watch = query.contains("watch=true");
@@ -36,8 +37,8 @@ fn client(refused: Option<&'static str>) -> Client {
                 answered(StatusCode::OK, &list(json!([running])))
             }
             _ => {
-                let answer = json!({ "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": "" });
-                answered(StatusCode::NOT_FOUND, &answer)
+                let answer = json!({ "kind": "Status", "status": "Failure", "code": otherwise.as_u16(), "reason": "", "message": "" });
+                answered(otherwise, &answer)
             }
         })
     });
@@ -72,29 +73,34 @@ fn settings(path: &std::path::Path) -> Settings {
     }
 }
 
-#[tokio::test]
-async fn a_recorder_lists_watches_and_ends_when_it_is_asked_to() {
+/// What stands in the file of a recorder that is ended once it has seen the end of the pod.
+async fn recorded_with(client: Client) -> Vec<String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     let has_ended = async {
         while !fs::read_to_string(file.path()).unwrap().contains(",ended,") {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    let client = client(None);
     let recorded = record(&client, settings(file.path()), has_ended);
     let end = tokio::time::timeout(Duration::from_secs(60), recorded).await.expect("it should end");
     assert_eq!(end.unwrap(), End::Stopped);
-    assert_eq!(
-        events(file.path()),
-        ["begin", "node n0 4000", "10 pod p1 250", "12 bound p1 n0", "15 started p1", "60 ended p1", "mark"]
-    );
+    events(file.path())
+}
+
+#[tokio::test]
+async fn a_recorder_lists_watches_and_ends_when_it_is_asked_to() {
+    let seen = ["begin", "node n0 4000", "10 pod p1 250", "12 bound p1 n0", "15 started p1", "60 ended p1"];
+    let recorded = recorded_with(client(None, StatusCode::NOT_FOUND)).await;
+    assert_eq!(recorded, [&seen[..], &["mark"]].concat());
+    let recorded = recorded_with(client(None, StatusCode::SERVICE_UNAVAILABLE)).await;
+    assert_eq!(recorded, seen, "an API server that does not answer shows nothing");
 }
 
 #[tokio::test]
 async fn a_right_that_is_missing_ends_it_with_what_to_do() {
     for (path, kind) in [("/api/v1/nodes", "nodes"), ("/api/v1/pods", "pods")] {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let client = client(Some(path));
+        let client = client(Some(path), StatusCode::NOT_FOUND);
         let recorded = record(&client, settings(file.path()), std::future::pending());
         let end = tokio::time::timeout(Duration::from_secs(60), recorded).await.expect("it should end");
         let error = end.unwrap_err().to_string();
