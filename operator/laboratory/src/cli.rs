@@ -208,6 +208,7 @@ fn simulate(options: &Simulate) -> Result<()> {
     let pools = pools(&options.pool)?;
     let kinds = kinds(&options.policy)?;
     let (name, workload) = workload(options)?;
+    can_be_counted(&name, &workload(1), &pools)?;
     if let Some(folder) = &options.plot {
         // Before the runs, which take long.
         fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
@@ -236,7 +237,7 @@ fn what_if(options: &Simulate, tell: impl FnMut(Took)) -> Result<()> {
     let path = options.trace.as_deref().ok_or_else(missing)?;
     let pool = match &options.pool[..] {
         [] => Pool::usual(PreemptionMode::Scheduler),
-        [file] => Pool::read(file)?,
+        [file] => Pool::read(file)?.by_requests("a recording is played by requests")?,
         _ => {
             return Err(Unusable(
                 "--what-if plays one pool at several thresholds: name one --pool".to_owned(),
@@ -272,6 +273,19 @@ fn pools(files: &[PathBuf]) -> Result<Vec<Pool>, Unusable> {
         return Ok([PreemptionMode::Scheduler, PreemptionMode::Operator].map(Pool::usual).into());
     }
     files.iter().map(|file| Pool::read(file)).collect()
+}
+
+/// A pool that counts by use needs a workload of which use is known.
+fn can_be_counted<'a>(
+    name: &str,
+    workload: &Workload,
+    pools: impl IntoIterator<Item = &'a Pool>,
+) -> Result<(), Unusable> {
+    let why = format!("nothing says what the pods of {name} use; --scenario reserved does");
+    for pool in pools.into_iter().filter(|_| workload.uses.is_none()) {
+        pool.clone().by_requests(&why)?;
+    }
+    Ok(())
 }
 
 fn kinds(names: &[String]) -> Result<Vec<Kind>, Unusable> {
@@ -347,6 +361,9 @@ fn sweep(options: &Sweep) -> Result<()> {
     let pool = options.pool.as_deref().map(Document::read).transpose()?;
     let values = sweep::values(&options.setting, &options.value, pool.as_ref())?;
     let scenarios = scenarios(&options.scenario)?;
+    for scenario in &scenarios {
+        can_be_counted(scenario.name, &scenario.draw(1), values.iter().map(|value| &value.pool))?;
+    }
     let Many { seeds, late, output, .. } = options.many;
     let how = (seeds, late, options.many.threads());
     let one = |scenario: &Scenario| sweep::sweep((scenario.name, &|seed| scenario.draw(seed)), &values, how);

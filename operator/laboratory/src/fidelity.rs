@@ -107,7 +107,7 @@ pub fn workload() -> Workload {
         })
         .collect();
     scavengers.sort_by_key(|sj| sj.arrival);
-    Workload { nodes: nodes.collect(), ordinary, scavengers, length: LENGTH }
+    Workload { nodes: nodes.collect(), ordinary, scavengers, length: LENGTH, uses: None }
 }
 
 fn whole_seconds(time: Time) -> Time {

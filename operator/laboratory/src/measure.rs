@@ -36,6 +36,8 @@ pub struct Figures {
     pub idle_core_hours: f64,
     /// Interruptions of running ScavengerJobs.
     pub interruptions: f64,
+    /// Pods of ScavengerJobs that were killed because their node had no memory left.
+    pub killed_for_memory: f64,
     /// Interruptions that the policy ordered, by reason, if it has several.
     pub ordered: BTreeMap<String, u64>,
     /// ScavengerJobs that were done at the end.
@@ -124,6 +126,7 @@ pub fn measure(world: &World<'_>, baseline: &Baseline) -> Figures {
         checkpoint_core_hours: hours(tally.writing),
         idle_core_hours: hours(tally.idle),
         interruptions: tally.interruptions as f64,
+        killed_for_memory: tally.killed as f64,
         ordered: BTreeMap::new(),
         finished: world.scavengers.iter().filter(|sj| sj.finished.is_some()).count() as f64,
         started: world.scavengers.iter().filter(|sj| sj.first_run.is_some()).count() as f64,

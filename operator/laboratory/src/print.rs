@@ -15,12 +15,13 @@ use crate::{
 /// A column: its head, how many digits its figures have, and the figure.
 type Column = (&'static str, usize, fn(&Figures) -> f64);
 
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [Column; 13] = [
     ("goodput", 3, |figures| figures.goodput),
     ("kept core h", 0, |figures| figures.kept_core_hours),
     ("lost core h", 0, |figures| figures.lost_core_hours),
     ("redone", 0, |figures| figures.redone_core_hours),
     ("interruptions", 0, |figures| figures.interruptions),
+    ("killed", 0, |figures| figures.killed_for_memory),
     ("done", 0, |figures| figures.finished),
     ("wait min", 1, |figures| figures.wait_minutes),
     ("slowdown", 2, |figures| figures.slowdown),

@@ -138,6 +138,7 @@ mod tests {
             priority: 0,
         };
         let workload = Workload {
+            uses: None,
             nodes: vec![Node { name: "n0".to_owned(), capacity, labels: [].into() }],
             // The first keeps the ScavengerJob waiting, the second interrupts it.
             ordinary: vec![ordinary(0, 20 * MINUTE), ordinary(40 * MINUTE, 30 * MINUTE)],

@@ -115,7 +115,8 @@ impl Quota {
             }
             let number = self.attempts.entry(sj).or_default();
             *number += 1;
-            let start = Start { sj, number: *number, priority: LOW, allowed: None, remakes: false };
+            let start =
+                Start { sj, number: *number, priority: LOW, allowed: None, remakes: false, least: None };
             orders.push(Order::Start(start));
         }
         self.waiting.retain(|_, all| !all.is_empty());

@@ -16,7 +16,7 @@ pub(super) struct Stock {
 impl Policy for Stock {
     fn see(&mut self, change: Change, _: &World<'_>) {
         if let Change::Submitted(sj) = change {
-            let start = Start { sj, number: 1, priority: LOW, allowed: None, remakes: true };
+            let start = Start { sj, number: 1, priority: LOW, allowed: None, remakes: true, least: None };
             self.orders.push(Order::Start(start));
         }
     }

@@ -47,6 +47,20 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// The same, if it counts by requests.
+    ///
+    /// # Errors
+    /// If it counts by use: why that is not played, as the end of a sentence.
+    pub fn by_requests(self, why: &str) -> Result<Self, Unusable> {
+        if self.settings.places_by_use() {
+            let name = self.name.as_deref().unwrap_or(names::DEFAULT_POOL);
+            return Err(Unusable(format!("spec.accounting of the pool {name} is Usage, and {why}")));
+        }
+        Ok(self)
+    }
+}
+
 /// A pool as it is written. Nothing has looked yet whether it can be used.
 #[derive(Debug, Clone)]
 pub struct Document(Value);
@@ -137,13 +151,9 @@ fn settings(value: Value) -> Result<Settings, String> {
     }
     let settings =
         scavenger_specs::settings(&pool.spec, pool.metadata.generation).map_err(|error| error.to_string())?;
-    if settings.places_by_use() {
-        return Err(
-            "spec.accounting is Usage, which the laboratory does not play yet; it plays Requests".to_owned()
-        );
-    }
     // A pool that only tries out accounting by use counts by requests.
-    Ok(Settings { usage: None, ..settings })
+    let usage = settings.usage.clone().filter(|rules| !rules.dry_run);
+    Ok(Settings { usage, ..settings })
 }
 
 #[cfg(test)]
@@ -193,7 +203,6 @@ mod tests {
             ("{ startTreshold: 0.5 }", "spec.startTreshold is unknown"),
             ("{ preemptionMode: Both }", "spec.preemptionMode is \"Both\", and must be one of"),
             ("{ weights: { cpu: -1 } }", "spec.weights.cpu is -1, and must be at least 0"),
-            ("{ accounting: Usage, usage: {} }", "spec.accounting is Usage"),
             ("{ nodeSelector: { \"a b\": c } }", "spec.nodeSelector: key \"a b\" must be"),
         ] {
             let error = pool(spec).unwrap_err();

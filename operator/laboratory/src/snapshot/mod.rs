@@ -51,7 +51,7 @@ pub struct Options<'a> {
 pub fn run(options: &Options<'_>) -> Result<Exit> {
     let pool = match options.pools {
         [] => None,
-        [file] => Some(Pool::read(file)?),
+        [file] => Some(Pool::read(file)?.by_requests(live::MEASURES_NOTHING)?),
         _ => return Err(Unusable("--snapshot plays one change: name one --pool".to_owned()).into()),
     };
     let live = live::read(options.snapshot)?;

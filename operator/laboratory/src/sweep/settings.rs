@@ -15,18 +15,21 @@ impl Setting {
     /// True if its values name several fields.
     #[must_use]
     pub fn has_several(&self) -> bool {
-        self.name == HEADROOM
+        [HEADROOM, ACCOUNTING].contains(&self.name)
     }
 }
 
 /// Both thresholds of headroom together.
 const HEADROOM: &str = "headroom";
 
+/// How capacity is counted, and by which rules.
+const ACCOUNTING: &str = "accounting";
+
 /// A pool in which there is much to interrupt: ordinary pods soon meet the interrupt threshold.
 const TIGHT: &str = "{ startThreshold: 0.7, headroomTarget: 0.72, interruptThreshold: 0.75 }";
 
 /// All of them.
-pub const SWEEPS: [Setting; 11] = [
+pub const SWEEPS: [Setting; 12] = [
     Setting {
         name: "startThreshold",
         pool: "{}",
@@ -66,6 +69,19 @@ pub const SWEEPS: [Setting; 11] = [
     Setting { name: "minimumRun", pool: TIGHT, values: &["0s", "1m", "5m", "10m", "30m"] },
     Setting { name: "reserveAfter", pool: "{}", values: &["1m", "10m", "1h", "6h"] },
     Setting { name: "maxConcurrentStarts", pool: "{}", values: &["1", "3", "10", "30", "100"] },
+    Setting {
+        name: ACCOUNTING,
+        pool: "{}",
+        values: &[
+            "{ accounting: Requests }",
+            "{ accounting: Usage, usage: {} }",
+            "{ accounting: Usage, usage: { percentile: 90 } }",
+            "{ accounting: Usage, usage: { percentile: 100 } }",
+            "{ accounting: Usage, usage: { halfLife: 10m } }",
+            "{ accounting: Usage, usage: { halfLife: 3h } }",
+            "{ accounting: Usage, usage: { marginPercent: 0 } }",
+        ],
+    },
     Setting { name: "pendingTimeout", pool: "{}", values: &["10s", "30s", "60s", "5m"] },
 ];
 

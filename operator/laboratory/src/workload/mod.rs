@@ -8,11 +8,13 @@ mod read;
 mod recording;
 pub mod scenario;
 pub mod trace;
+mod uses;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 pub use mix::Mix;
 pub use read::{Read, Recorded};
+pub use uses::Uses;
 
 use crate::values::{Amounts, Time};
 
@@ -27,6 +29,8 @@ pub struct Workload {
     pub scavengers: Vec<Scavenger>,
     /// How long the cluster is looked at.
     pub length: Time,
+    /// What ordinary pods use of what they request, if that is known.
+    pub uses: Option<Arc<Uses>>,
 }
 
 /// A node.

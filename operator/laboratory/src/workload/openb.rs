@@ -57,7 +57,7 @@ pub fn read(folder: &Path, (from, to): (i64, i64)) -> Result<Workload, Unusable>
         return Err(Unusable(format!("{}: no pod is there between second {from} and {to}", path.display())));
     }
     let nodes = enough(nodes, &ordinary);
-    let mut workload = Workload { nodes, ordinary, scavengers: Vec::new(), length: 0 };
+    let mut workload = Workload { nodes, ordinary, ..Workload::default() };
     finish(&mut workload).map_err(|error| Unusable(format!("{}: {error}", folder.display())))?;
     workload.length = (to - from) * SECOND;
     Ok(workload)

@@ -1,8 +1,8 @@
 //! Workloads that are made from a seed. Each has a name, and shows one thing that clusters do.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use super::{Mix, Node, Ordinary, Scavenger, Workload, gromacs};
+use super::{Mix, Node, Ordinary, Scavenger, Uses, Workload, gromacs};
 use crate::{
     chance::Chance,
     values::{Amounts, DAY, HOUR, MINUTE, SECOND, Time},
@@ -20,7 +20,7 @@ pub struct Scenario {
 }
 
 /// All of them.
-pub const SCENARIOS: [Scenario; 7] = [
+pub const SCENARIOS: [Scenario; 8] = [
     Scenario {
         name: "steady",
         about: "ordinary pods request about 60% of the cpu all day",
@@ -56,6 +56,12 @@ pub const SCENARIOS: [Scenario; 7] = [
         about: "the ordinary pods of daily, and rows of the queue with speeds from the tuner's model",
         length: 2 * DAY,
         draw: gromacs_rows,
+    },
+    Scenario {
+        name: "reserved",
+        about: "200 nodes for a day: ordinary pods request 90% of the cpu, and use about half of that",
+        length: DAY,
+        draw: reserved,
     },
     Scenario {
         name: "month",
@@ -189,7 +195,7 @@ fn workload(
     let ordinary = ordinaries.draw(cpu, length, &mut Chance::new(seed, ORDINARY));
     let scavengers =
         mix(cpu / 1000 * SCAVENGER_PERCENT / 100, length).draw(&mut Chance::new(seed, SCAVENGERS));
-    Workload { nodes, ordinary, scavengers, length }
+    Workload { nodes, ordinary, scavengers, length, uses: None }
 }
 
 fn steady(seed: u64, length: Time) -> Workload {
@@ -285,6 +291,13 @@ fn gromacs_rows(seed: u64, length: Time) -> Workload {
     let cores = workload.capacity().cpu / 1000 * SCAVENGER_PERCENT / 100;
     let rows = gromacs::rows(&workload.nodes, cores, workload.length, &mut Chance::new(seed, SCAVENGERS));
     Workload { scavengers: rows, ..workload }
+}
+
+/// Full by requests, and half idle by use.
+fn reserved(seed: u64, length: Time) -> Workload {
+    let ordinaries = Ordinaries { sizes: &SMALL, duration: (HOUR, 2 * DAY), load: |_| 0.9, highest: 0.9 };
+    let workload = workload(seed, 200, length, &ordinaries, Mix::filling);
+    Workload { uses: Some(Arc::new(Uses::draw(seed))), ..workload }
 }
 
 fn month(seed: u64, length: Time) -> Workload {

@@ -84,8 +84,7 @@ pub fn parse(text: &str) -> Result<Read, String> {
     let (whole, note) = whole_lines(text);
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(whole.as_bytes());
     let headers = reader.headers().map_err(|error| format!("line 1: {error}"))?.clone();
-    let mut workload =
-        Workload { nodes: Vec::new(), ordinary: Vec::new(), scavengers: Vec::new(), length: 0 };
+    let mut workload = Workload::default();
     for record in reader.records() {
         let record = record.map_err(|error| said(&error))?;
         let line = record.position().map_or(0, csv::Position::line);
@@ -207,7 +206,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!(read.note, None);
-        let Workload { nodes, ordinary, scavengers, length } = read.workload;
+        let Workload { nodes, ordinary, scavengers, length, .. } = read.workload;
         assert_eq!(nodes[0].capacity, Amounts { cpu: 4000, memory: 8192, pods: 20, gpus: 1 });
         assert_eq!(nodes[0].labels.get("zone").map(String::as_str), Some("b"));
         assert_eq!((ordinary[0].arrival, ordinary[0].duration, ordinary[0].priority), (10_000, 60_500, 7));

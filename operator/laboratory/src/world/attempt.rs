@@ -1,7 +1,7 @@
 //! An attempt of a ScavengerJob, its Job, and what the ScavengerJob has come to.
 
 use super::pod::Allowed;
-use crate::values::{AttemptId, PodId, SjId, Time};
+use crate::values::{Amounts, AttemptId, PodId, SjId, Time};
 
 /// The beginning of an attempt.
 #[derive(Debug, Clone)]
@@ -16,6 +16,8 @@ pub struct Start {
     pub allowed: Allowed,
     /// True if the Job controller makes another pod for each that is taken away; else the Job fails, and all of its pods go.
     pub remakes: bool,
+    /// What its pods request if they may use more than that; none if they request what they use.
+    pub least: Option<Amounts>,
 }
 
 /// How the Job of an attempt stands.
@@ -42,6 +44,8 @@ pub struct Attempt {
     pub work_done: Option<Time>,
     /// Since when all of its containers run, and how long the restart takes of that.
     pub run: Option<(Time, Time)>,
+    /// How long of the run it waited for processors.
+    pub starved: Time,
     /// How many runs it has begun.
     pub(super) runs: u32,
     /// Pods that have not ended.

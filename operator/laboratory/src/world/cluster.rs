@@ -101,6 +101,7 @@ pub(super) enum Event {
     EndPod(PodId),
     WorkDone(AttemptId, u32),
     SyncJob(AttemptId),
+    LookAtUse,
 }
 
 #[derive(Debug)]
@@ -165,7 +166,7 @@ impl<'a> World<'a> {
     /// The cluster before anything has happened.
     #[must_use]
     pub fn new(workload: &'a Workload, preempts: Preempts, delays: Delays, seed: u64) -> Self {
-        Self {
+        let mut world = Self {
             now: 0,
             workload,
             pods: Vec::new(),
@@ -183,7 +184,11 @@ impl<'a> World<'a> {
             changes: Vec::new(),
             next_ordinary: 0,
             next_scavenger: 0,
+        };
+        if workload.uses.is_some() {
+            world.after(0, Event::LookAtUse);
         }
+        world
     }
 
     /// When something happens next.
@@ -228,6 +233,7 @@ impl<'a> World<'a> {
             Event::EndPod(pod) => self.end_pod(pod),
             Event::WorkDone(attempt, run) => self.work_done(attempt, run),
             Event::SyncJob(attempt) => self.sync_job(attempt),
+            Event::LookAtUse => self.look_at_use(),
         }
     }
 
@@ -310,6 +316,7 @@ impl<'a> World<'a> {
             bound: None,
             started: None,
             deleted: None,
+            is_killed: false,
             ended: None,
             is_gone: false,
             shape,
@@ -398,7 +405,7 @@ impl<'a> World<'a> {
         self.count_container(id, now);
         if let Some(node) = node {
             self.settle_tally();
-            self.tally.occupy(owner, -requests.cpu);
+            self.tally.occupy(owner, -self.cpu_of(id));
             self.release(id, node);
         }
         let pod = &mut self.pods[id.index()];
@@ -430,11 +437,21 @@ impl<'a> World<'a> {
 
     /// The container of a pod of a ScavengerJob has stopped, or the run has: what it ran is counted.
     pub(super) fn count_container(&mut self, id: PodId, now: Time) {
+        let cpu = self.cpu_of(id);
         let pod = &mut self.pods[id.index()];
         let (Owner::Attempt(..), Some(started), None) = (pod.owner, pod.started, pod.ended) else { return };
-        self.tally.ran += pod.requests.cpu * (now - started);
+        self.tally.ran += cpu * (now - started);
         if let Some(since) = pod.idle_since.take() {
-            self.tally.idle += pod.requests.cpu * (now - since);
+            self.tally.idle += cpu * (now - since);
+        }
+    }
+
+    /// The cores that a pod holds: what it requests, or may use if that is more.
+    pub(super) fn cpu_of(&self, id: PodId) -> i64 {
+        let pod = &self.pods[id.index()];
+        match pod.owner {
+            Owner::Ordinary(_) => pod.requests.cpu,
+            Owner::Attempt(attempt, _) => self.spec_of(attempt).requests.cpu,
         }
     }
 

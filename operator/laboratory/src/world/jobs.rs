@@ -26,6 +26,7 @@ impl World<'_> {
             job: Job::Active,
             work_done: None,
             run: None,
+            starved: 0,
             runs: 0,
             live: 0,
             is_over: false,
@@ -43,8 +44,9 @@ impl World<'_> {
     }
 
     fn make_pod(&mut self, id: AttemptId, index: u32) -> PodId {
-        let requests = self.spec_of(id).requests;
+        let asked = self.spec_of(id).requests;
         let attempt = &mut self.attempts[id.index()];
+        let requests = attempt.start.least.unwrap_or(asked);
         attempt.live += 1;
         let (priority, allowed) = (attempt.start.priority, attempt.start.allowed.clone());
         self.create_pod(Owner::Attempt(id, index), (requests, priority, false), &allowed, 0)
@@ -60,10 +62,10 @@ impl World<'_> {
         if attempt.run.is_some() || !attempt.pods.iter().all(runs) {
             return;
         }
+        let cpu = self.spec_of(id).requests.cpu;
         for pod in self.attempts[id.index()].pods.clone() {
-            let pod = &mut self.pods[pod.index()];
-            if let Some(since) = pod.idle_since.take() {
-                self.tally.idle += pod.requests.cpu * (self.now - since);
+            if let Some(since) = self.pods[pod.index()].idle_since.take() {
+                self.tally.idle += cpu * (self.now - since);
             }
         }
         let sj = self.attempts[id.index()].start.sj.index();
@@ -74,7 +76,7 @@ impl World<'_> {
         let length = spec.time_for(spec.work - state.kept, restart);
         let attempt = &mut self.attempts[id.index()];
         attempt.runs += 1;
-        attempt.run = Some((self.now, restart));
+        (attempt.run, attempt.starved) = (Some((self.now, restart)), 0);
         let event = Event::WorkDone(id, attempt.runs);
         self.tally.starts += 1;
         self.after(length, event);
@@ -82,8 +84,12 @@ impl World<'_> {
 
     pub(super) fn work_done(&mut self, id: AttemptId, run: u32) {
         let attempt = &self.attempts[id.index()];
-        if attempt.runs != run || attempt.run.is_none() {
-            return;
+        let Some((since, restart)) = attempt.run.filter(|_| attempt.runs == run) else { return };
+        let state = self.scavengers[attempt.start.sj.index()];
+        let spec = self.spec_of(id);
+        let left = since + spec.time_for(spec.work - state.kept, restart) + attempt.starved - self.now;
+        if left > 0 {
+            return self.after(left, Event::WorkDone(id, run));
         }
         self.account(id, |worked, _| worked);
         let now = self.now;
@@ -110,6 +116,15 @@ impl World<'_> {
         self.scavengers[sj.index()].interruptions += 1;
     }
 
+    /// An attempt that runs got nothing done for so long.
+    pub(super) fn starve(&mut self, id: AttemptId, time: Time) {
+        let now = self.now;
+        let attempt = &mut self.attempts[id.index()];
+        if let Some((since, _)) = attempt.run {
+            attempt.starved += time.min(now - since - attempt.starved);
+        }
+    }
+
     /// The run of the model ends.
     pub(super) fn cut(&mut self, id: AttemptId) {
         if self.attempts[id.index()].run.is_some() {
@@ -122,9 +137,11 @@ impl World<'_> {
         let Some((since, restart)) = self.attempts[id.index()].run.take() else { return 0 };
         let sj = self.attempts[id.index()].start.sj.index();
         let spec = self.workload.scavengers[sj];
-        let done = spec.done_after(self.now - since, restart);
+        let starved = self.attempts[id.index()].starved;
+        let done = spec.done_after(self.now - since - starved, restart);
         let kept = kept(done.worked, done.saved);
         let cpu = spec.requests.cpu * i64::from(spec.pods);
+        self.tally.idle += cpu * starved;
         self.tally.kept += cpu * kept;
         self.tally.restarts += cpu * done.restart;
         self.tally.writing += cpu * done.writing;

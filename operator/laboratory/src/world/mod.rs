@@ -5,6 +5,7 @@
 //! | the clock, and pods from their creation to their end | `cluster`, `pod` |
 //! | where pods go, and who is preempted for them | `scheduler`, `preemption`, `queue`, `index` |
 //! | the Job controller: attempts of ScavengerJobs, and what they get done | `jobs`, `attempt`, `work` |
+//! | what pods really use, where that is known | `usage` |
 //! | what is counted meanwhile | `tally` |
 
 mod attempt;
@@ -16,6 +17,7 @@ mod preemption;
 mod queue;
 mod scheduler;
 mod tally;
+mod usage;
 mod work;
 
 pub use attempt::{Attempt, Job, ScavengerState, Start};

@@ -65,6 +65,8 @@ pub struct Pod {
     pub started: Option<Time>,
     /// When its end was asked for, and by whom.
     pub deleted: Option<(Time, Disruption)>,
+    /// True if its container was killed because its node had no memory left.
+    pub is_killed: bool,
     /// When it ended.
     pub ended: Option<Time>,
     /// True once its object is gone.

@@ -138,7 +138,7 @@ impl World<'_> {
         self.on_node[node.index()].push(id);
         *self.queue.bound.entry(priority).or_default() += 1;
         self.settle_tally();
-        self.tally.occupy(owner, requests.cpu);
+        self.tally.occupy(owner, self.cpu_of(id));
         if matches!(owner, Owner::Ordinary(_)) && was_refused {
             self.asked_by_ordinary = self.asked_by_ordinary.plus(requests);
         }

@@ -33,6 +33,8 @@ pub struct Tally {
     pub starts: u64,
     /// How often running ScavengerJobs were interrupted.
     pub interruptions: u64,
+    /// Pods of ScavengerJobs that were killed because their node had no memory left.
+    pub killed: u64,
     /// Every ordinary pod of the workload.
     pub ordinary: Vec<OrdinaryState>,
     /// What ordinary pods requested while they were bound.
@@ -61,6 +63,7 @@ impl Tally {
             in_progress: 0,
             starts: 0,
             interruptions: 0,
+            killed: 0,
             ordinary: vec![OrdinaryState::default(); ordinary],
             held_by_ordinary: 0,
             held_by_scavengers: 0,

@@ -1,5 +1,6 @@
 //! Plays of the laboratory as a whole: what every run must keep, whatever the policy, and the rules of kube-scheduler.
 
+mod by_use;
 mod command_line;
 mod ordinary;
 mod pictures;
@@ -50,11 +51,18 @@ fn scavenger(cores: i64) -> Scavenger {
 }
 
 fn workload(nodes: Vec<Node>, ordinary: Vec<Ordinary>, scavengers: Vec<Scavenger>) -> Workload {
-    Workload { nodes, ordinary, scavengers, length: 2 * HOUR }
+    Workload { nodes, ordinary, scavengers, length: 2 * HOUR, uses: None }
 }
 
 /// The pods of a ScavengerJob begin, with a priority, on a node.
 fn start(world: &mut World<'_>, sj: u32, priority: i32, node: u32) {
     let allowed = Some(Arc::new(vec![NodeId(node)]));
-    world.carry_out(Order::Start(Start { sj: SjId(sj), number: 1, priority, allowed, remakes: false }));
+    world.carry_out(Order::Start(Start {
+        sj: SjId(sj),
+        number: 1,
+        priority,
+        allowed,
+        remakes: false,
+        least: None,
+    }));
 }

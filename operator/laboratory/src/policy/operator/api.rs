@@ -9,9 +9,12 @@ use scavenger_planner::{
 
 use super::{ANSWER, Event, Message, Operator, objects};
 use crate::{
-    values::{AttemptId, NodeId, PodId, SjId, Time, stamp},
+    values::{Amounts, AttemptId, NodeId, PodId, SjId, Time, stamp},
     world::{Allowed, Order, Owner, Start, World},
 };
+
+/// MiB that a pod requests which is counted by use, as in the manifest of the operator.
+const LEAST_MEMORY: i64 = 8;
 
 /// Priority of the class `scavenger-0`.
 const LOWEST_PRIORITY: i32 = -1_000_000;
@@ -40,11 +43,13 @@ impl Operator {
                 Ok(Answer::Prepared { sj: Box::new(sj), pods_left, folder_pod: None, missing, claims })
             }
             Task::WriteStatus(write) => self.write_status(id, *write, world.now),
-            Task::CreateJob { attempt, priority_class, confinement, supervisor, .. } => {
+            Task::CreateJob { attempt, priority_class, confinement, supervisor, by_use } => {
                 if supervisor.is_some() {
                     self.checkpoints.supervise(id, attempt);
                 }
-                self.create_job(id, (attempt, priority_class), &confinement, world.now)
+                let asked = world.workload.scavengers[id.index()].requests;
+                let least = by_use.map(|_| Amounts { cpu: 0, memory: LEAST_MEMORY, ..asked });
+                self.create_job(id, (attempt, priority_class), &confinement, least, world.now)
             }
             Task::ReadJob { job, uid } => {
                 let there = self.attempt_of(&job).and_then(|attempt| self.jobs.get(&attempt));
@@ -117,6 +122,7 @@ impl Operator {
         id: SjId,
         (attempt, class): (u32, u32),
         confinement: &Confinement,
+        least: Option<Amounts>,
         now: Time,
     ) -> Result<Answer, Failure> {
         self.live(id)?;
@@ -129,6 +135,7 @@ impl Operator {
             priority: LOWEST_PRIORITY + i32::try_from(class).unwrap_or(0),
             allowed: self.nodes_within(confinement),
             remakes: false,
+            least,
         };
         self.orders.push(Order::Start(start));
         let version = self.next_version();

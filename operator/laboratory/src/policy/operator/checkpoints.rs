@@ -14,8 +14,8 @@ pub(super) struct Checkpoints {
     supervised: HashSet<(SjId, u32)>,
     /// Of each of them the newest checkpoint, if there is one.
     newest: HashMap<AttemptId, Option<Time>>,
-    /// When the next is written, and when the run began that writes it.
-    due: BTreeSet<(Time, AttemptId, Time)>,
+    /// When to look for the next, when the run began that writes it, and when it is written if the run never starves.
+    due: BTreeSet<(Time, AttemptId, Time, Time)>,
     /// The run of each attempt that is followed.
     followed: HashMap<AttemptId, Time>,
 }
@@ -43,7 +43,8 @@ impl Checkpoints {
         let Some((since, restart)) = world.attempts[id.index()].run else { return };
         if self.newest.contains_key(&id) && self.followed.insert(id, since) != Some(since) {
             let spec = world.spec_of(id);
-            self.due.insert((since + restart + spec.interval + spec.cost, id, since));
+            let first = since + restart + spec.interval + spec.cost;
+            self.due.insert((first, id, since, first));
         }
     }
 
@@ -55,15 +56,22 @@ impl Checkpoints {
     /// Those that are written by now.
     pub(super) fn written_by_now(&mut self, world: &World<'_>) -> Vec<(AttemptId, Time)> {
         let mut written = Vec::new();
-        while let Some((time, id, since)) = self.due.first().copied().filter(|(time, ..)| *time <= world.now)
-        {
-            self.due.remove(&(time, id, since));
-            if world.attempts[id.index()].run.is_some_and(|(begun, _)| begun == since) {
-                let spec = world.spec_of(id);
-                self.due.insert((time + spec.interval + spec.cost, id, since));
-                self.newest.insert(id, Some(time));
-                written.push((id, time));
+        while let Some(due) = self.due.first().copied().filter(|(time, ..)| *time <= world.now) {
+            self.due.remove(&due);
+            let (time, id, since, planned) = due;
+            let attempt = &world.attempts[id.index()];
+            if attempt.run.is_none_or(|(begun, _)| begun != since) {
+                continue;
             }
+            if planned + attempt.starved > time {
+                self.due.insert((planned + attempt.starved, id, since, planned));
+                continue;
+            }
+            let spec = world.spec_of(id);
+            let cycle = spec.interval + spec.cost;
+            self.due.insert((time + cycle, id, since, planned + cycle));
+            self.newest.insert(id, Some(time));
+            written.push((id, time));
         }
         written
     }
@@ -92,7 +100,7 @@ mod tests {
             saves: false,
         };
         let nodes = vec![Node { name: "n0".to_owned(), capacity, labels: [].into() }];
-        Workload { nodes, ordinary: Vec::new(), scavengers: vec![sj], length: 120 * MINUTE }
+        Workload { nodes, scavengers: vec![sj], length: 120 * MINUTE, ..Workload::default() }
     }
 
     #[test]
@@ -100,7 +108,7 @@ mod tests {
         let workload = workload();
         let mut world = World::new(&workload, Preempts::All, Delays::default(), 1);
         let (sj, id) = (SjId(0), AttemptId(0));
-        let start = Start { sj, number: 1, priority: 0, allowed: None, remakes: false };
+        let start = Start { sj, number: 1, priority: 0, allowed: None, remakes: false, least: None };
         world.carry_out(Order::Start(start));
         world.advance(MINUTE);
         let mut checkpoints = Checkpoints::default();

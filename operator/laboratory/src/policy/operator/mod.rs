@@ -21,7 +21,7 @@ use scavenger_planner::{
 
 use super::rule::Policy;
 use crate::{
-    values::{AttemptId, PodId, SjId, Time, stamp, time_of},
+    values::{AttemptId, MINUTE, PodId, SECOND, SjId, Time, stamp, time_of},
     world::{Allowed, Change, Order, Owner, World},
 };
 use checkpoints::Checkpoints;
@@ -34,6 +34,12 @@ const CONCURRENCY: usize = 32;
 const REQUEST: Time = 3;
 /// See [`REQUEST`].
 const ANSWER: Time = 3;
+
+/// How often the operator hears what nodes and pods use, and how old that is then. A real one reads it every 15 seconds; here it
+/// changes once a minute.
+const MEASURE_EVERY: Time = MINUTE;
+/// See [`MEASURE_EVERY`].
+const MEASURED_BEFORE: Time = 15 * SECOND;
 
 /// What is on its way between the operator and the API server.
 #[derive(Debug)]
@@ -53,6 +59,8 @@ enum Event {
     PodGone(PodId),
     /// The supervisors of an attempt report a checkpoint that was written at a time.
     Checkpoint(AttemptId, Time),
+    /// What is shown as it is: measurements, and what agents of nodes say.
+    Told(Box<Observation>),
 }
 
 /// The operator.
@@ -68,6 +76,8 @@ pub(super) struct Operator {
     line: Line,
     under_way: usize,
     wake_at: Option<Time>,
+    /// When the use of nodes is measured next; none where it does not matter.
+    measured_at: Option<Time>,
     /// The ScavengerJobs as the API server has them.
     objects: Vec<Option<ScavengerJob>>,
     /// The Job of each attempt, and the attempt of each ScavengerJob by its number.
@@ -87,7 +97,12 @@ pub(super) struct Operator {
 impl Operator {
     pub(super) fn new(settings: Settings, late: Time, world: &World<'_>) -> Self {
         let nodes: Vec<Node> = world.workload.nodes.iter().map(objects::node).collect();
+        let measured_at = world.workload.uses.as_ref().and(settings.usage.as_ref()).map(|_| MEASURED_BEFORE);
         let mut planner = Planner::default();
+        if measured_at.is_some() {
+            let agents = nodes.iter().map(|node| node.name.clone()).collect();
+            planner.observe(Observation::NodeAgents(agents), stamp(0));
+        }
         planner.observe(Observation::Pool(Box::new(Ok(settings))), stamp(0));
         for node in &nodes {
             planner.observe(Observation::Node(node.clone()), stamp(0));
@@ -102,6 +117,7 @@ impl Operator {
             line: Line::default(),
             under_way: 0,
             wake_at: Some(0),
+            measured_at,
             objects: vec![None; world.workload.scavengers.len()],
             jobs: HashMap::new(),
             attempts: HashMap::new(),
@@ -190,6 +206,7 @@ impl Operator {
             },
             Event::Pod(pod, seen) => Observation::Pod(Box::new(objects::pod(world, pod, &seen, &self.nodes))),
             Event::PodGone(pod) => Observation::PodGone(objects::pod_key(world, pod)),
+            Event::Told(observation) => *observation,
             Event::Checkpoint(attempt, time) => {
                 // The first pod counts, as where all of a gang mount one claim.
                 let first = world.attempts[attempt.index()].pods.first();
@@ -202,6 +219,20 @@ impl Operator {
     fn report_checkpoints(&mut self, world: &World<'_>) {
         for (attempt, time) in self.checkpoints.written_by_now(world) {
             self.show(world.now, Event::Checkpoint(attempt, time));
+        }
+    }
+
+    /// What nodes and pods use is measured by the clock.
+    fn measure(&mut self, world: &World<'_>) {
+        if self.measured_at.is_none_or(|time| time > world.now) {
+            return;
+        }
+        self.measured_at = Some(world.now + MEASURE_EVERY);
+        let time = stamp(world.now - MEASURED_BEFORE);
+        let nodes = objects::use_of_nodes(world, &self.nodes, time);
+        let pods = objects::use_of_pods(world, time);
+        for told in [Observation::Usage(Some(nodes)), Observation::PodUsage(pods)] {
+            self.show(world.now, Event::Told(Box::new(told)));
         }
     }
 
@@ -248,6 +279,9 @@ impl Policy for Operator {
                     seen.supervision = self.checkpoints.of(attempt);
                 }
                 self.show(now, Event::Pod(pod, Box::new(seen)));
+                if state.is_killed {
+                    self.show(now, Event::Told(Box::new(objects::kill(world, pod))));
+                }
                 self.collect_pod(pod, world);
             }
             Change::PodGone(pod) => {
@@ -265,6 +299,7 @@ impl Policy for Operator {
     fn act(&mut self, world: &World<'_>) -> Vec<Order> {
         self.follow_attempts(world);
         self.report_checkpoints(world);
+        self.measure(world);
         let is_answered = self.deliver(world);
         let is_shown = self.watch(world);
         if is_answered || is_shown || self.wake_at.is_some_and(|time| time <= world.now) {
@@ -278,7 +313,7 @@ impl Policy for Operator {
         let message = self.messages.peek().map(|Reverse((time, _))| *time);
         let watched = self.watched.front().map(|(time, _)| *time);
         let checkpoint = self.checkpoints.next();
-        message.into_iter().chain(watched).chain(checkpoint).chain(self.wake_at).min()
+        message.into_iter().chain(watched).chain(checkpoint).chain(self.measured_at).chain(self.wake_at).min()
     }
 
     fn ordered(&self) -> BTreeMap<String, u64> {

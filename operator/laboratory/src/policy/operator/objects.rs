@@ -4,13 +4,14 @@ use jiff::{SignedDuration, Timestamp};
 use scavenger_planner::{
     fixtures,
     values::{
-        Container, Demand, EndReport, Job, Key, LiveReport, Name, Node, Observation, Placement, Pod,
-        PodPhase, Rank, ScavengerJob, ScavengerJobSpec, Stop, SupervisionSpec,
+        Container, Demand, EndReport, Job, Key, KillCause, KillReport, LiveReport, Name, Node, Observation,
+        Placement, Pod, PodPhase, PodUsage, Rank, ScavengerJob, ScavengerJobSpec, Stop, SupervisionSpec,
+        Usage,
     },
 };
 
 use crate::{
-    values::{AttemptId, NodeId, PodId, SjId, Time, span, stamp},
+    values::{Amounts, AttemptId, NodeId, PodId, SjId, Time, span, stamp},
     workload::{self, Scavenger},
     world::{self, Disruption, Owner, Phase, World},
 };
@@ -18,8 +19,11 @@ use crate::{
 /// What kube-scheduler says of a pod for which no node has enough.
 const UNSCHEDULABLE: &str = "0/1 nodes are available: 1 Insufficient cpu.";
 
-/// Exit code of a container that ends on SIGTERM.
-const ON_SIGTERM: i32 = 143;
+/// Exit code and reason of a container that ends on SIGTERM.
+const ON_SIGTERM: (i32, &str) = (143, "Error");
+
+/// The same of one that the kernel kills for memory.
+const OUT_OF_MEMORY: (i32, &str) = (137, "OOMKilled");
 
 /// What a version of a pod says that another one may not say.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +36,7 @@ pub(super) struct Seen {
     bound: Option<Time>,
     started: Option<Time>,
     deleted: Option<(Time, Disruption)>,
+    is_killed: bool,
     ended: Option<Time>,
     /// None without a supervisor; else when it saw the newest checkpoint, if there is one.
     pub(super) supervision: Option<Option<Time>>,
@@ -48,6 +53,7 @@ impl Seen {
             bound: pod.bound,
             started: pod.started,
             deleted: pod.deleted,
+            is_killed: pod.is_killed,
             ended: pod.ended,
             supervision: None,
         }
@@ -209,16 +215,61 @@ pub(super) fn pod(world: &World<'_>, id: PodId, seen: &Seen, nodes: &[Node]) -> 
     (pod.phase, pod.container) = match (seen.phase, seen.ended) {
         (Phase::Pending, _) => (PodPhase::Pending, Container::Waiting(None)),
         (Phase::Running, _) => (PodPhase::Running, Container::Running),
-        (Phase::Succeeded, time) => (PodPhase::Succeeded, ended(0, time, seen)),
+        (Phase::Succeeded, time) => (PodPhase::Succeeded, ended((0, "Completed"), time, seen)),
+        (Phase::Failed, time) if seen.is_killed => (PodPhase::Failed, ended(OUT_OF_MEMORY, time, seen)),
         (Phase::Failed, time) => (PodPhase::Failed, ended(ON_SIGTERM, time, seen)),
     };
     if let Some(checkpoint) = seen.supervision {
-        let brought = seen.started.map(|time| ended(0, Some(time), seen));
+        let brought = seen.started.map(|time| ended((0, "Completed"), Some(time), seen));
         pod.supervisor = Some(Box::new(brought.unwrap_or(Container::Waiting(None))));
         let saves = matches!(of.owner, Owner::Attempt(attempt, _) if world.spec_of(attempt).saves);
         pod.end_report = seen.ended.and(seen.started).map(|_| end_report(checkpoint, saves, seen));
     }
     pod
+}
+
+/// What the agent of a node says about a pod whose container was killed: the node had no memory left.
+pub(super) fn kill(world: &World<'_>, pod: PodId) -> Observation {
+    let ended = world.pods[pod.index()].ended.unwrap_or(world.now);
+    let (pod, uid) = (pod_key(world, pod), pod_uid(pod));
+    Observation::Kill(KillReport { pod, uid, time: stored(ended), cause: KillCause::Node })
+}
+
+/// What all pods of each node use, as metrics.k8s.io says it; they share the cores that there are.
+pub(super) fn use_of_nodes(world: &World<'_>, nodes: &[Node], time: Timestamp) -> Vec<Usage> {
+    let used = |(place, node): (usize, &Node)| {
+        let pods = world.on_node[place].iter().map(|pod| world.used_by(*pod));
+        let Amounts { cpu, memory, .. } = pods.fold(Amounts::default(), Amounts::plus);
+        Usage {
+            node: node.name.clone(),
+            cpu_milli: cpu.min(world.workload.nodes[place].capacity.cpu),
+            memory_bytes: memory << 20,
+            time,
+        }
+    };
+    nodes.iter().enumerate().map(used).collect()
+}
+
+/// What the pods of ScavengerJobs on each node use. Ordinary pods get their cores first.
+pub(super) fn use_of_pods(world: &World<'_>, time: Timestamp) -> Vec<PodUsage> {
+    let mut all = Vec::new();
+    for (place, pods) in world.on_node.iter().enumerate() {
+        let is_scavengers = |pod: &PodId| matches!(world.pods[pod.index()].owner, Owner::Attempt(..));
+        let ordinary = pods.iter().filter(|pod| !is_scavengers(pod)).map(|pod| world.used_by(*pod).cpu);
+        let left = (world.workload.nodes[place].capacity.cpu - ordinary.sum::<i64>()).max(0);
+        let scavengers = || pods.iter().copied().filter(is_scavengers);
+        let asked = scavengers().map(|pod| world.used_by(pod).cpu).sum::<i64>().max(1);
+        all.extend(scavengers().filter(|pod| world.pods[pod.index()].started.is_some()).map(|pod| {
+            let Amounts { cpu, memory, .. } = world.used_by(pod);
+            PodUsage {
+                pod: pod_key(world, pod),
+                time,
+                cpu_milli: cpu * left.min(asked) / asked,
+                memory_bytes: memory << 20,
+            }
+        }));
+    }
+    all
 }
 
 /// What the supervisor of a pod leaves.
@@ -247,8 +298,7 @@ fn pod_uid(pod: PodId) -> Name {
     format!("uid-of-pod-{}", pod.0).into()
 }
 
-fn ended(exit_code: i32, time: Option<Time>, seen: &Seen) -> Container {
-    let reason = if exit_code == 0 { "Completed" } else { "Error" };
+fn ended((exit_code, reason): (i32, &str), time: Option<Time>, seen: &Seen) -> Container {
     Container::Ended {
         exit_code,
         reason: reason.to_owned(),
