@@ -6,7 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use scavenger_schema::scavenger_job::ImagePullPolicy;
 use scavenger_schema::simulation::{
-    BenchmarkColumns, GromacsToTune, Kind, LadderRung, LadderSettings, PrivateState, RowStatus, State, System,
+    BenchmarkColumns, CommandColumns, GromacsToTune, Kind, LadderRung, LadderSettings, PrivateState,
+    RowStatus, State, System,
 };
 use scavenger_schema::tuning::{Layout, NodeShape, Resources};
 use scavenger_vocabulary::{Outcome, Phase};
@@ -86,6 +87,7 @@ pub(crate) fn row() -> GromacsToTune {
             ..System::default()
         },
         benchmark_columns: BenchmarkColumns::default(),
+        command_columns: CommandColumns::default(),
         inspected: None,
         extended_nsteps: None,
         cancel_requested: false,
@@ -131,6 +133,23 @@ pub(crate) fn calibration() -> GromacsToTune {
             benchmark_pme_ranks: Some(0),
             benchmark_gpus: Some(0),
             benchmark_node_labels: Some(sqlx::types::Json(labels)),
+        },
+        ..row()
+    }
+}
+
+/// Row 7 as a command, just inserted: one core and 1 GiB.
+pub(crate) fn command() -> GromacsToTune {
+    let words = ["gmx", "trjconv", "-f", "../gromacs-6/traj.xtc", "-o", "$(x).xtc"];
+    GromacsToTune {
+        kind: Kind::Command,
+        tpr_path: "water/gromacs-7".to_owned(),
+        image: Some("gromacs:2024".to_owned()),
+        system: System::default(),
+        command_columns: CommandColumns {
+            command: Some(words.map(ToOwned::to_owned).to_vec()),
+            cpu_millicores: Some(1000),
+            memory_bytes: Some(1 << 30),
         },
         ..row()
     }

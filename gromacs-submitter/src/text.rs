@@ -23,6 +23,12 @@ pub(crate) fn literal(text: &str) -> String {
     text.replace('$', "$$")
 }
 
+/// Words as a person would type them to a shell.
+pub(crate) fn command_line(words: &[String]) -> String {
+    // Only a NUL cannot be written, which no text of Postgres and no argument holds.
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "))
+}
+
 /// Reads `90s`, `10m`, `1h30m`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed: kube::core::Duration =

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use gromacs_submitter::probe::{
-    GROMPP_SCRIPT, INSPECT_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT, parse_inspection, parse_verification,
+    GROMPP_SCRIPT, INSPECT_SCRIPT, PREPARE_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT, parse_inspection,
+    parse_preparation, parse_verification,
 };
 use scavenger_schema::{gmx_dump, tuning};
 use volume::{OTHER_UUID, UUID, Volume, contents, is_refused};
@@ -550,4 +551,29 @@ fn a_script_in_the_place_of_the_program_is_told() {
     assert!(inspect().status.success());
     assert!(!volume.message().contains("launcher"), "{}", volume.message());
     assert!(volume.message().contains("\nlocks="), "{}", volume.message());
+}
+
+#[test]
+fn the_working_directory_of_a_command_is_made_and_its_folder_is_not() {
+    let volume = Volume::new("exit 9");
+    let (folder, uuid) = (volume.0.join("two words"), Path::new(UUID));
+    let work = folder.join("gromacs-7");
+    let prepare = |uuid| volume.run(PREPARE_SCRIPT, &[&folder, &work, uuid]);
+    let output = prepare(uuid);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let sentence = format!("there is no folder {} on the volume; make it, and retry\n", folder.display());
+    assert_eq!(output.status.code(), Some(4));
+    assert!(said.ends_with(&sentence) && !folder.exists(), "{said}");
+    assert!(parse_preparation(&said).is_err());
+
+    std::fs::create_dir(&folder).expect("should make a folder");
+    // A second time, too: what an attempt has left stays.
+    for _ in 0..2 {
+        let output = prepare(uuid);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(volume.message(), String::from_utf8_lossy(&output.stdout), "message and log say the same");
+        parse_preparation(&volume.message()).expect("should be a good answer");
+        assert_eq!(contents(&work)[".row"], format!("{UUID}\n"));
+    }
+    is_refused(&prepare(Path::new(OTHER_UUID)), &work);
 }

@@ -2,6 +2,8 @@
 
 import logging
 import threading
+from pathlib import PurePosixPath
+from typing import Any
 
 import pandas
 import pytest
@@ -32,6 +34,42 @@ def test_rows_begin_after_others_have_ended(queue: Queue, server: Server) -> Non
     assert queue.edit(row, after_any=None)[0].after_any == ()
     with pytest.raises(RowError, match="after_any names row 99"):
         queue.edit(row, after_any=99)
+
+
+def test_a_command_is_a_row_like_others(queue: Queue) -> None:
+    first = queue.add("a.tpr")
+    words = ["python3", "two words.py", "", "--x", "line\nfeed", "wäter $(x)"]
+    folder = PurePosixPath("water")
+    row = queue.add(command=words, after=first, image="python:3", folder=folder, cpu_millicores=500, memory_bytes=2**30)
+    given: dict[str, Any] = {"image": "python:3", "folder": folder, "cpu_millicores": 500, "memory_bytes": 2**30}
+    assert (row.kind, row.command, row.after) == ("command", tuple(words), (first.id,))
+    assert (row.tpr_path, row.configuration) == (f"water/gromacs-{row.id}", "0.5 cores, 1024 MiB")
+    assert (first.kind, first.command) == ("simulation", None)
+    # Another row: it may read other files by now.
+    assert [row.command for row in queue.add_many([{"command": words, **given}] * 2)] == [tuple(words)] * 2
+    assert queue.edit(row, memory_bytes=2**31)[0].configuration == "0.5 cores, 2048 MiB"
+    filled = queue.sweep({"l": range(2)}, command=["sum", "{l}.xvg"], **given)
+    assert [row.command for row in filled] == [("sum", "0.xvg"), ("sum", "1.xvg")]
+
+
+def test_what_is_no_command_is_refused_in_the_words_of_the_database(queue: Queue) -> None:
+    good: dict[str, object] = {"command": ["true"], "image": "a", "cpu_millicores": 1000, "memory_bytes": 2**30}
+    changes: dict[str, dict[str, object]] = {
+        "command must be a list of 1 to 256 words": {"command": []},
+        "and the first one, the program, not empty": {"command": [""]},
+        "command must be a list of texts, not 'true'": {"command": "true"},
+        "folder must be a folder relative to the root": {"folder": "../x"},
+        "a command needs an image, and its tenant has none": {"image": None},
+        "a command needs cpu_millicores and memory_bytes": {"memory_bytes": None},
+        "a command has no .tpr file": {"tpr_path": "a.tpr"},
+        "a command is no simulation": {"mdrun_options": ["-dlb", "yes"]},
+        "only a command has folder": {"command": None, "tpr_path": "a.tpr"},
+    }
+    for words, change in changes.items():
+        with pytest.raises(RowError) as refused:
+            queue.add_many([{**good, **change}])
+        assert words in str(refused.value)
+    assert queue.rows() == []
 
 
 def test_what_is_missing_is_named(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,15 +124,21 @@ pub enum Kind {
     Simulation,
     /// Measures how fast a kind of node is.
     Calibration,
+    /// Runs a command.
+    Command,
 }
 
 impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Simulation, Self::Calibration, Self::Command];
+
     /// As the database spells it, also as the source of what was measured.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Simulation => "simulation",
             Self::Calibration => "calibration",
+            Self::Command => "command",
         }
     }
 }
@@ -141,10 +147,7 @@ impl TryFrom<String> for Kind {
     type Error = UnknownKind;
 
     fn try_from(text: String) -> Result<Self, UnknownKind> {
-        [Self::Simulation, Self::Calibration]
-            .into_iter()
-            .find(|kind| kind.as_str() == text)
-            .ok_or(UnknownKind(text))
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or(UnknownKind(text))
     }
 }
 
@@ -207,7 +210,7 @@ pub struct GromacsToTune {
     pub namespace: String,
     /// PersistentVolumeClaim with the .tpr file.
     pub persistent_volume_claim: String,
-    /// Path of the .tpr file in that volume.
+    /// Path of the .tpr file in that volume; that of the working directory of a command.
     pub tpr_path: String,
     /// Folders of several simulations, relative to that of the file; empty for one simulation.
     pub multidir: Vec<String>,
@@ -260,6 +263,9 @@ pub struct GromacsToTune {
     /// What a calibration runs; empty in a simulation.
     #[sqlx(flatten)]
     pub benchmark_columns: BenchmarkColumns,
+    /// What a command runs; empty in other rows.
+    #[sqlx(flatten)]
+    pub command_columns: CommandColumns,
     /// What the inspection printed: what the file says, whatever the row says of it. None until the .tpr file was read, and the
     /// working directory made.
     pub inspected: Option<Json<BTreeMap<String, String>>>,
@@ -337,6 +343,28 @@ pub struct BenchmarkColumns {
     pub benchmark_node_labels: Option<Json<BTreeMap<String, String>>>,
 }
 
+/// The columns that only a command has.
+#[derive(Debug, Clone, Default, PartialEq, sqlx::FromRow)]
+pub struct CommandColumns {
+    /// Program and arguments.
+    pub command: Option<Vec<String>>,
+    /// CPU, millicores.
+    pub cpu_millicores: Option<i32>,
+    /// Memory, bytes.
+    pub memory_bytes: Option<i64>,
+}
+
+/// What a row of kind command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Command<'a> {
+    /// Program and arguments.
+    pub words: &'a [String],
+    /// CPU, millicores.
+    pub cpu_millicores: i32,
+    /// Memory, bytes.
+    pub memory_bytes: i64,
+}
+
 /// What a calibration runs: this, and nothing else.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Benchmark {
@@ -389,6 +417,14 @@ impl GromacsToTune {
             node_labels: columns.benchmark_node_labels.as_ref()?.0.clone(),
         })
         .filter(|_| self.kind == Kind::Calibration)
+    }
+
+    /// What it runs if it is a command. The table's rules see to it that nothing is missing then.
+    #[must_use]
+    pub fn command(&self) -> Option<Command<'_>> {
+        let columns = &self.command_columns;
+        let words = columns.command.as_deref()?;
+        Some(Command { words, cpu_millicores: columns.cpu_millicores?, memory_bytes: columns.memory_bytes? })
     }
 
     /// True if it computes several simulations side by side.
@@ -641,7 +677,7 @@ mod tests {
 
     #[test]
     fn kinds_survive_the_way_through_text() {
-        for kind in [Kind::Simulation, Kind::Calibration] {
+        for kind in Kind::ALL {
             assert_eq!(Kind::try_from(kind.as_str().to_owned()), Ok(kind));
         }
         assert!(Kind::try_from("benchmark".to_owned()).is_err());

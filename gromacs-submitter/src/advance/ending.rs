@@ -18,8 +18,12 @@ use crate::mdrun_log::LogFacts;
 use crate::probe::{Verification, parse_verification};
 use crate::view::JobView;
 
-/// The ScavengerJob is Completed, which is exit code 0 and no proof: mdrun also exits with 0 after `-maxh`.
+/// The ScavengerJob is Completed, which is exit code 0 and no proof: mdrun also exits with 0 after `-maxh`. Of a command nobody
+/// knows more.
 pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
+    if input.row.kind == Kind::Command {
+        return reached_the_end(status, None, None, input, job);
+    }
     status.rung = job.last_attempt().and_then(|attempt| attempt.rung).or(status.rung);
     let Some(end) = input.row.system.last_step() else {
         let reason = "mdrun succeeded, but nsteps is not known; set nsteps of the row, and retry";
@@ -32,7 +36,7 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
         if is_at_end(facts, end) {
             // The file's end, whatever the row says of it: mdrun does what the file says.
             let last = facts.last_step.unwrap_or(end);
-            return reached_the_end(status, last, Some(facts), input, job);
+            return reached_the_end(status, Some(last), Some(facts), input, job);
         }
         if let Some(step) = facts.last_step {
             return stopped_short(&status, step, input, job);
@@ -45,7 +49,7 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
     }
     if input.row.is_minimisation() {
         // It knows no exit code 0 before its end, and has no checkpoint that could tell more.
-        return reached_the_end(status, end, None, input, job);
+        return reached_the_end(status, Some(end), None, input, job);
     }
     // The log is gone: the checkpoint tells.
     if !status.private.verifying {
@@ -68,7 +72,7 @@ pub(super) fn completed(mut status: RowStatus, input: &Input<'_>, job: &JobView)
         Phase::Completed => match answer(probe, input.log(), parse_verification) {
             Ok(found) if found.step >= end => {
                 let facts = facts_of(&found);
-                reached_the_end(status, end, facts.as_ref(), input, job)
+                reached_the_end(status, Some(end), facts.as_ref(), input, job)
             }
             Ok(found) if found.is_backup => newest_not_read(status, found.step, end, input, job),
             Ok(found) => stopped_short(&status, found.step, input, job),
@@ -123,14 +127,14 @@ fn not_read(status: RowStatus, reason: String, end: i64, input: &Input<'_>, job:
         };
     }
     let last = facts.and_then(|facts| facts.last_step).unwrap_or(end);
-    reached_the_end(status, last, facts, input, job)
+    reached_the_end(status, Some(last), facts, input, job)
 }
 
 /// Of the two checkpoints the newest cannot be read, and the one before is at `step`: the next start of mdrun goes on from
 /// there, unless it is known that the end was reached.
 fn newest_not_read(status: RowStatus, step: i64, end: i64, input: &Input<'_>, job: &JobView) -> Step {
     if status.step.is_some_and(|step| step >= end) {
-        return reached_the_end(status, end, None, input, job);
+        return reached_the_end(status, Some(end), None, input, job);
     }
     let reason = format!(
         "mdrun ended without an error, and GROMACS cannot read state.cpt; goes on from state_prev.cpt at step {step} of {end}"
@@ -159,9 +163,10 @@ fn facts_of(found: &Verification) -> Option<LogFacts> {
     })
 }
 
+/// The row is completed, at the step `end` if it has steps.
 fn reached_the_end(
     mut status: RowStatus,
-    end: i64,
+    end: Option<i64>,
     facts: Option<&LogFacts>,
     input: &Input<'_>,
     job: &JobView,
@@ -169,7 +174,7 @@ fn reached_the_end(
     status.state = State::Completed;
     status.reason = None;
     status.private.verifying = false;
-    status.step = Some(end);
+    status.step = end;
     status.progress_time = Some(input.now.into());
     status.finish_time = Some(finish_time(input, job));
     status.failures = 0;
@@ -177,14 +182,14 @@ fn reached_the_end(
     let attempt = job.last_attempt();
     status.start_time = status.start_time.or(attempt.and_then(|attempt| attempt.start_time).map(Into::into));
     let first_step = facts.and_then(|facts| facts.first_step).or(status.first_step);
-    let measured = facts.and_then(|facts| measurement(input.row, facts, first_step, end));
+    let measured = facts.zip(end).and_then(|(facts, end)| measurement(input.row, facts, first_step, end));
     if let Some(measured) = measured {
         status.ns_per_day = Some(measured.ns_per_day);
     }
     let peak_memory_bytes = peak_of_last(&status, attempt);
     let attempts = attempt.map(|attempt| AttemptRecord {
         first_step,
-        last_step: Some(end),
+        last_step: end,
         measured,
         peak_memory_bytes,
         restart_seconds: followed(&status, attempt, input)

@@ -36,11 +36,17 @@ pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Ste
     {
         // It used all that it had; what it would have used, nobody saw.
         let attempts = vec![record_of(attempt, Some(limit))];
-        return Step { attempts, ..record(with_more_memory(&status, limit, last_step, input)) };
+        let next = match input.row.kind {
+            Kind::Command => end_of(status, killed_for_memory(limit, input), input, job),
+            _ => with_more_memory(&status, limit, last_step, input),
+        };
+        return Step { attempts, ..record(next) };
     }
     let attempts =
         attempt.map(|attempt| record_of(attempt, peak_of_last(&status, Some(attempt)))).into_iter().collect();
-    let step = if job.failure_reason == Some(Reason::ContainerFailed) {
+    let step = if job.failure_reason == Some(Reason::ContainerFailed) && input.row.kind == Kind::Command {
+        record(end_of(status, words_of_command(input, job), input, job))
+    } else if job.failure_reason == Some(Reason::ContainerFailed) {
         // What was seen of it while it ran counts, too: its log may have lost its beginning.
         let made_a_step = last_step.is_some_and(|last| first_step.is_none_or(|first| last > first))
             || (status.first_step.is_some() && status.step > status.first_step);
@@ -55,15 +61,17 @@ pub(super) fn failed(status: RowStatus, input: &Input<'_>, job: &JobView) -> Ste
 fn did_not_run(status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
     let (row, said) = (input.row, said(job));
     let has_run = status.start_time.is_some();
+    let meaning = of_kubelet(&said);
     let may_pass = match job.failure_reason {
+        // The program may be misspelt, and one that has run may be another one by now.
+        Some(Reason::ContainerNotCreated) if row.kind == Kind::Command => meaning != Meaning::Unknown,
         // The inspection has run in the image: it is not misspelt.
         Some(Reason::ContainerNotCreated) => has_run || row.pinned_image.is_some(),
         Some(Reason::ReferenceMissing | Reason::Refused) => has_run,
         Some(Reason::Unknown) => true,
         _ => false,
     };
-    let meaning = of_kubelet(&said);
-    if row.kind != Kind::Simulation || !may_pass {
+    if row.kind == Kind::Calibration || !may_pass {
         return record(end_of(status, with_remedy(&said, meaning, false, input), input, job));
     }
     // Registries remove what no tag names any more. The tag says what has taken its place.
@@ -82,6 +90,25 @@ fn did_not_run(status: RowStatus, input: &Input<'_>, job: &JobView) -> Step {
         Some(step) => Step { forgets_image, ..step },
         None => record(end_of(status, too_often(&said, meaning, row), input, job)),
     }
+}
+
+/// Why a command failed: its last line, behind the operator's sentence, which has the exit code. Nobody knows what a command means
+/// by it, so it is not tried again.
+fn words_of_command(input: &Input<'_>, job: &JobView) -> String {
+    let said = said(job);
+    let (log, said) = (input.log().text(), said.lines().next().unwrap_or_default());
+    match last_line(log).filter(|line| !said.contains(line)) {
+        Some(line) => format!("{said}: {line}"),
+        None => said.to_owned(),
+    }
+}
+
+fn killed_for_memory(limit: i64, input: &Input<'_>) -> String {
+    let (mebibytes, id) = (limit >> 20, input.row.id);
+    format!(
+        "the command was killed for using more than its {mebibytes} MiB of memory; give it more (gromacs-submitter edit {id} \
+         --memory), and retry"
+    )
 }
 
 fn mdrun_failed(status: RowStatus, made_a_step: bool, input: &Input<'_>, job: &JobView) -> Step {

@@ -1,7 +1,7 @@
 //! A row whose ScavengerJob is submitted: what it says of itself, and its progress while it runs.
 
 use jiff::Timestamp;
-use scavenger_schema::simulation::{GromacsToTune, RowStatus, State};
+use scavenger_schema::simulation::{GromacsToTune, Kind, RowStatus, State};
 use scavenger_vocabulary::{Outcome, Phase, WaitingReason};
 
 use super::attempt::{AttemptRecord, Measurement, followed};
@@ -43,7 +43,7 @@ pub(super) fn details(row: &GromacsToTune, seen: &Seen) -> Details {
     let log = if status.private.verifying {
         has_ended(probe).then_some(LogToRead::OfProbe)
     } else if runs {
-        job.and_then(|job| log_of_running(status, job))
+        job.filter(|_| row.kind != Kind::Command).and_then(|job| log_of_running(status, job))
     } else {
         has_ended(job).then_some(LogToRead::OfJob)
     };
@@ -81,6 +81,7 @@ pub(super) fn follow(input: &Input<'_>) -> Step {
     let Some(job) = input.job() else {
         return match (&row.status.job_uid, row.cancel_requested) {
             (_, true) => cancelled(input),
+            (None, false) if row.command().is_some() => act(Action::CreateCommand, row),
             (None, false) => act(Action::CreateJob(row.status.rung.unwrap_or(1)), row),
             (Some(_), false) if lost(row).is_some() => fail(input, lost(row).unwrap_or_default()),
             (Some(_), false) => fail(

@@ -12,7 +12,7 @@ use super::words::{NO_POOL, name_taken, no_nodes, said};
 use super::{calibration, ladder, tries};
 use crate::manifest::{MOST_PROBE_MEMORY, Probe, RowNames, own_copy};
 use crate::mdrun_options::MdrunOptions;
-use crate::probe::{Change, Inspection, change, parse_inspection, without_checkpoints};
+use crate::probe::{Change, Inspection, change, parse_inspection, parse_preparation, without_checkpoints};
 use crate::view::JobView;
 
 pub(super) fn needs(_row: &GromacsToTune, _now: Timestamp) -> Needs {
@@ -34,23 +34,14 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
     if row.cancel_requested {
         return cancel_probe(Probe::Inspection, input);
     }
-    let Some(probe) = input.probe() else {
-        // Without a pool nothing starts, and the policy that checks ScavengerJobs lets none be made.
-        let Some(pool) = input.pool() else {
-            return settle(row.status.clone(), Some(NO_POOL.to_owned()), input);
+    if row.kind == Kind::Command && row.inspected.is_some() && !row.status.inspect_again {
+        return match input.probe().filter(|probe| probe.ours && !probe.deleting) {
+            // What it has done is recorded, so it is not needed any more.
+            Some(_) => act(Action::DeleteProbe(Probe::Inspection), row),
+            None => record(RowStatus { state: State::Submitted, reason: None, ..row.status.clone() }),
         };
-        if let Some(reason) = ladder::refused_by_pool(row, pool) {
-            return fail(input, reason);
-        }
-        if pool.nodes.is_empty() && !row.node_labels.is_empty() {
-            return settle(row.status.clone(), Some(no_nodes(row)), input);
-        }
-        // A box that no node may make would wait forever.
-        return match calibration::refused_by_nodes(input) {
-            Some(reason) => fail(input, reason),
-            None => act(Action::CreateProbe(Probe::Inspection), row),
-        };
-    };
+    }
+    let Some(probe) = input.probe() else { return begin(input) };
     let name = RowNames::of(row).probe(Probe::Inspection);
     if !probe.ours {
         return fail(input, name_taken(&name, row));
@@ -58,13 +49,18 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
     if probe.deleting {
         return settle(row.status.clone(), Some(format!("waits until {name} is gone")), input);
     }
+    let (parse, done) = match row.kind {
+        // It has no configurations that the tuner would choose.
+        Kind::Command => (parse_preparation as fn(&str) -> _, State::Inspecting),
+        Kind::Simulation | Kind::Calibration => (parse_inspection as fn(&str) -> _, State::Tuning),
+    };
     match probe.phase {
-        Phase::Completed => match answer(probe, input.log(), parse_inspection) {
+        Phase::Completed => match answer(probe, input.log(), parse) {
             Ok(inspection) => match contradiction(row, &inspection).or_else(|| changed(row, &inspection)) {
                 None => Step {
                     inspection: Some(Inspection { image: input.seen.image.clone(), ..inspection }),
                     ..record(RowStatus {
-                        state: State::Tuning,
+                        state: done,
                         reason: None,
                         failures: 0,
                         inspect_again: false,
@@ -79,16 +75,7 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
             inspect_with_more_memory(probe, &name, input)
         }
         Phase::Failed => {
-            let what = match row.kind {
-                Kind::Simulation if row.extended_nsteps.is_some() => {
-                    format!("extending {} failed", row.tpr_path)
-                }
-                Kind::Simulation if !row.grompp_options.is_empty() => {
-                    format!("making and reading {} failed", row.tpr_path)
-                }
-                Kind::Simulation => format!("reading {} failed", row.tpr_path),
-                Kind::Calibration => "making the box of water failed".to_owned(),
-            };
+            let what = format!("{} failed", what_it_does(row));
             if let Some((words, meaning)) = passing(probe, input) {
                 let what = format!("{what}: {words}");
                 let again = tries::again_later(&row.status, &what, input);
@@ -101,9 +88,42 @@ pub(super) fn inspecting(input: &Input<'_>) -> Step {
                 Kind::Simulation if !row.grompp_options.is_empty() => "makes and reads the .tpr file",
                 Kind::Simulation => "reads the .tpr file",
                 Kind::Calibration => "makes the box of water",
+                Kind::Command => "makes the working directory",
             };
             settle(row.status.clone(), Some(format!("{does}: {}", said(probe))), input)
         }
+    }
+}
+
+/// What the probe does, as the beginning of a message that it failed.
+fn what_it_does(row: &GromacsToTune) -> String {
+    let file = &row.tpr_path;
+    match row.kind {
+        Kind::Simulation if row.extended_nsteps.is_some() => format!("extending {file}"),
+        Kind::Simulation if !row.grompp_options.is_empty() => format!("making and reading {file}"),
+        Kind::Simulation => format!("reading {file}"),
+        Kind::Calibration => "making the box of water".to_owned(),
+        Kind::Command => "making the working directory".to_owned(),
+    }
+}
+
+/// Makes the probe, if the pool can take it.
+fn begin(input: &Input<'_>) -> Step {
+    let row = input.row;
+    // Without a pool nothing starts, and the policy that checks ScavengerJobs lets none be made.
+    let Some(pool) = input.pool() else {
+        return settle(row.status.clone(), Some(NO_POOL.to_owned()), input);
+    };
+    if let Some(reason) = ladder::refused_by_pool(row, pool) {
+        return fail(input, reason);
+    }
+    if pool.nodes.is_empty() && !row.node_labels.is_empty() {
+        return settle(row.status.clone(), Some(no_nodes(row)), input);
+    }
+    // A box that no node may make would wait forever.
+    match calibration::refused_by_nodes(input) {
+        Some(reason) => fail(input, reason),
+        None => act(Action::CreateProbe(Probe::Inspection), row),
     }
 }
 

@@ -72,6 +72,8 @@ pub enum Action {
     Predict(Box<PredictRequest>),
     /// Makes the ScavengerJob with this rung.
     CreateJob(i32),
+    /// Makes that of a command.
+    CreateCommand,
     /// Replaces its spec by that of a rung, if its version is still the one that was judged.
     ReplaceJob {
         /// The rung.
@@ -112,7 +114,7 @@ impl Action {
             Self::AskTuner(_) => "ask_tuner",
             Self::AskAgain(_) => "ask_tuner_again",
             Self::Predict(_) => "predict",
-            Self::CreateJob(_) => "create_job",
+            Self::CreateJob(_) | Self::CreateCommand => "create_job",
             Self::ReplaceJob { .. } => "replace_job",
             Self::SuspendJob { .. } => "suspend_job",
             Self::ResumeJob { .. } => "resume_job",

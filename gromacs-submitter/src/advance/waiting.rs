@@ -326,7 +326,7 @@ fn start_over(mut status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView
     let rungs = input.ladder().len();
     if rungs == 1 {
         let other = match input.row.kind {
-            Kind::Simulation => "there is no smaller configuration",
+            Kind::Simulation | Kind::Command => "there is no smaller configuration",
             Kind::Calibration => "a calibration runs with no other configuration",
         };
         return wait(status, format!("{}; {other}", said(job)), input);

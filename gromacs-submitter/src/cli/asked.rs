@@ -49,6 +49,7 @@ pub(super) fn asked(simulation: &Value) -> String {
     parts.extend(
         simulation["interruption_after_seconds"]
             .as_i64()
+            .filter(|_| simulation["command"].is_null())
             .map(|seconds| format!("a checkpoint every {}", stretch(seconds))),
     );
     parts.join(", ")

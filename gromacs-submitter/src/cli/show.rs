@@ -12,7 +12,7 @@ use super::text::{Table, cores, count, cut, json, number_of, short, shown, speed
 use super::{Outcome, open_current, print_error, print_line};
 use crate::config::{Database, ShowOptions};
 use crate::manifest::folder;
-use crate::text::pairs;
+use crate::text::{command_line, pairs};
 
 /// Lines of the history on a terminal: the whole story should fit on its screen.
 const MOST_EVENTS: usize = 12;
@@ -105,6 +105,7 @@ fn facts(row: &QueueRow, story: &Value) -> Vec<(&'static str, String)> {
     if let Some(system) = system(simulation) {
         facts.push(("system", system));
     }
+    facts.extend(words_of(simulation, "command").map(|words| ("command", command_line(&words))));
     if let Some(configuration) = &row.configuration {
         let tried = tried(story);
         let place = tried.iter().position(|rung| {
@@ -124,10 +125,7 @@ fn facts(row: &QueueRow, story: &Value) -> Vec<(&'static str, String)> {
         facts.push(("nodes", labels));
     }
     for (tool, column) in [("grompp", "grompp_options"), ("mdrun", "mdrun_options")] {
-        let words: Vec<&str> = items(simulation, column).filter_map(Value::as_str).collect();
-        if !words.is_empty() {
-            facts.push((tool, words.join(" ")));
-        }
+        facts.extend(words_of(simulation, column).map(|words| (tool, words.join(" "))));
     }
     if let Some(nsteps) = simulation["extended_nsteps"].as_i64() {
         facts.push(("extended", format!("to {} steps in all", count(nsteps))));
@@ -145,6 +143,13 @@ fn facts(row: &QueueRow, story: &Value) -> Vec<(&'static str, String)> {
         facts.push(("next", next));
     }
     facts
+}
+
+/// The words of a column; none if it has none.
+fn words_of(simulation: &Value, column: &str) -> Option<Vec<String>> {
+    let words: Vec<String> =
+        items(simulation, column).filter_map(Value::as_str).map(ToOwned::to_owned).collect();
+    (!words.is_empty()).then_some(words)
 }
 
 /// What the tuner said when it was asked for the configurations of the present submission.
@@ -265,6 +270,9 @@ fn next(row: &QueueRow) -> Option<String> {
             Some(format!("to go on for longer: gromacs-submitter extend {} --ns NANOSECONDS", row.id))
         }
         "failed" => Some(format!("remove the cause, then: gromacs-submitter retry {}", row.id)),
+        "cancelled" if row.kind == "command" => {
+            Some(format!("to start over: gromacs-submitter retry {}", row.id))
+        }
         "cancelled" => Some(format!("to go on from its last checkpoint: gromacs-submitter retry {}", row.id)),
         _ => None,
     }

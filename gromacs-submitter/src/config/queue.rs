@@ -63,9 +63,15 @@ pub struct AddOptions {
     /// leaves it alone.
     #[arg(value_name = "PATH", conflicts_with = "from")]
     pub tpr_path: Vec<String>,
+    /// Run a command: the words behind `--` are no paths, but a program and its arguments
+    ///
+    /// They go into the container as they are: no shell reads them. The row needs --cores and --memory, and an image that has `sh`
+    /// and `mkdir`. It starts over after an interruption, and is completed when the program ends with exit code 0.
+    #[arg(long, requires = "tpr_path", conflicts_with_all = ["from", "root", "tpr", "multidir", "put"])]
+    pub command: bool,
     /// Add the rows of the CSV file FILE, or of stdin if it is -
     ///
-    /// The first line names columns of the table gromacs_to_tune, at least tpr_path; an empty cell is a value not
+    /// The first line names columns of the table gromacs_to_tune, at least tpr_path or command; an empty cell is a value not
     /// given. Three lengths or numbers in one cell are divided by blanks. Other options fill what the file leaves out.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,

@@ -4,6 +4,7 @@ use clap::builder::{
     BoolValueParser, PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser,
 };
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use scavenger_schema::quantity::{parse_milli, parse_units};
 use scavenger_schema::row::{self, Check, Column, Edit, Kind, Labels, NewRow, Value};
 
 use super::written::{deadline, label};
@@ -129,6 +130,12 @@ fn parser(column: &Column) -> ValueParser {
         (Kind::Integer, _) if column.flag.is_stretch => {
             ValueParser::new(|text: &str| duration(text).map(seconds))
         }
+        (Kind::Integer, _) if column.flag.is_quantity => {
+            ValueParser::new(|text: &str| parse_milli(text).map(millicores))
+        }
+        (Kind::Bigint, _) if column.flag.is_quantity => {
+            ValueParser::new(|text: &str| parse_units(text).map(Value::Bigint))
+        }
         (Kind::Integer, Some((min, max))) => {
             value_parser!(i32).range(min as i64..=max as i64).map(Value::Integer).into()
         }
@@ -183,11 +190,16 @@ fn together(one: Value, other: Value) -> Value {
     }
 }
 
-/// Words of a column, such as `-dlb yes -plumed meta/plumed.dat` or `sim0 sim1 sim2`.
-pub(crate) fn texts(column: &str, text: &str) -> Result<Vec<String>, OptionError> {
+/// Words of a column, such as `-dlb yes -plumed meta/plumed.dat` or `sim0 sim1 sim2`. Those of a command may be quoted as in a
+/// shell.
+pub(crate) fn texts(column: &str, text: &str) -> Result<Vec<String>, String> {
+    let of_options = |words: Result<_, OptionError>| words.map_err(|error| error.to_string());
     match column {
-        "mdrun_options" => MdrunOptions::words(text),
-        "grompp_options" => grompp_options::words(text),
+        "mdrun_options" => of_options(MdrunOptions::words(text)),
+        "grompp_options" => of_options(grompp_options::words(text)),
+        "command" => {
+            shlex::split(text).ok_or_else(|| "it ends inside quotes, or with a backslash".to_owned())
+        }
         _ => Ok(text.split_whitespace().map(ToOwned::to_owned).collect()),
     }
 }
@@ -195,6 +207,11 @@ pub(crate) fn texts(column: &str, text: &str) -> Result<Vec<String>, OptionError
 /// Too long for the column is too long for its rule, which has the better sentence.
 fn seconds(time: std::time::Duration) -> Value {
     Value::Integer(i32::try_from(time.as_secs()).unwrap_or(i32::MAX))
+}
+
+/// As [`seconds`].
+fn millicores(amount: i64) -> Value {
+    Value::Integer(i32::try_from(amount).unwrap_or(i32::MAX))
 }
 
 /// Reads a number between two others.

@@ -22,7 +22,9 @@ use scavenger_schema::scavenger_job::{
     DEFAULT_TTL_SECONDS, EnvVar, ImagePullPolicy, PersistentVolumeClaimMount, Quantity, Resources,
     ScavengerJob, ScavengerJobSpec,
 };
-use scavenger_schema::simulation::{ANNOTATION_CONFIGURATIONS, Benchmark, GromacsToTune, LadderRung};
+use scavenger_schema::simulation::{
+    ANNOTATION_CONFIGURATIONS, Benchmark, Command, GromacsToTune, LadderRung,
+};
 use scavenger_schema::supervisor::JobSupervisor;
 use scavenger_schema::tuning::{Device, Layout, release_year};
 use sha2::{Digest, Sha256};
@@ -43,7 +45,9 @@ use crate::grompp_options;
 use crate::mdrun_log::step_interval;
 use crate::mdrun_options::MdrunOptions;
 use crate::multidir;
-use crate::probe::{GROMPP_SCRIPT, INSPECT_SCRIPT, START_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT};
+use crate::probe::{
+    GROMPP_SCRIPT, INSPECT_SCRIPT, PREPARE_SCRIPT, START_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT,
+};
 use crate::text::literal;
 
 /// Seconds between SIGTERM and SIGKILL for mdrun where the pool allows them. It mostly needs far fewer and then gives
@@ -69,7 +73,7 @@ const SLOW_VOLUME_BYTES_PER_SECOND: f64 = 20e6;
 /// Seconds for what does not depend on the system: the signal's way, closing files, the end of the process.
 const STOP_SECONDS: f64 = 5.0;
 
-/// A probe and a minimisation have nothing to save, and ignore SIGTERM.
+/// A probe, a minimisation and a command have nothing to save: what ignores SIGTERM is ended soon.
 const PROBE_GRACE_SECONDS: i64 = 1;
 
 /// What the inspection's script is told where a row has none: no steps, no checkpoint.
@@ -162,11 +166,7 @@ pub fn simulation_job(
     spec.node_selector.extend(rung.node_labels.0.clone());
     spec.runtime_class_name = settings.gpu_runtime_class.clone().filter(|_| rung.gpus > 0);
     // mdrun refuses to start where the image sets another number.
-    spec.env = vec![EnvVar {
-        name: "OMP_NUM_THREADS".to_owned(),
-        value: Some(rung.layout.ntomp.to_string()),
-        value_from: None,
-    }];
+    spec.env = threads(rung.layout.ntomp);
     spec.interruption_after = checkpoint::interval(row).into();
     if starts_over(row) {
         // What an interrupted attempt left is written over, not kept beside.
@@ -190,6 +190,33 @@ pub fn simulation_job(
     job.labels_mut().insert(names::LABEL_FOLDER.to_owned(), folder_label(row));
     job.annotations_mut().insert(ANNOTATION_CONFIGURATIONS.to_owned(), Configurations::new(rung.rung).text());
     job
+}
+
+/// The ScavengerJob that runs a command: its words as they are. It promises no checkpoint, so each attempt begins again.
+#[must_use]
+pub fn command_job(
+    row: &GromacsToTune,
+    command: Command<'_>,
+    settings: &ManifestSettings,
+    terms: &Terms,
+) -> ScavengerJob {
+    let mut spec = base_spec(row, settings, terms);
+    pin(row, &mut spec);
+    spec.command = command.words.iter().map(|word| literal(word)).collect();
+    spec.working_dir = Some(working_directory(row));
+    spec.resources = amounts(command.cpu_millicores, command.memory_bytes);
+    // What begins as many threads as the node has cores would be slowed down by itself.
+    spec.env = threads(u32::try_from(command.cpu_millicores).unwrap_or(0) / WHOLE_CORE);
+    spec.interruption_after = checkpoint::interval(row).into();
+    let mut job = job(row, RowNames::of(row).job(), spec, settings);
+    job.labels_mut().insert(names::LABEL_FOLDER.to_owned(), folder_label(row));
+    job
+}
+
+/// What OpenMP, and what keeps to its variables, takes for the number of threads.
+fn threads(count: u32) -> Vec<EnvVar> {
+    let value = Some(count.max(1).to_string());
+    vec![EnvVar { name: "OMP_NUM_THREADS".to_owned(), value, value_from: None }]
 }
 
 /// True if each attempt begins again: a benchmark, and a minimisation, which writes no checkpoints.
@@ -228,6 +255,11 @@ pub fn probe_job(
             arguments.extend(benchmark.water.cells.map(|count| count.to_string()));
             arguments.extend([benchmark.steps.to_string(), row.uuid.clone()]);
             (WATER_SCRIPT, arguments)
+        }
+        (Probe::Inspection, None) if row.command().is_some() => {
+            let work = working_directory(row);
+            let folder = work.rsplit_once('/').map_or(MOUNT_PATH, |(folder, _)| folder).to_owned();
+            (PREPARE_SCRIPT, vec!["prepare".to_owned(), folder, work, row.uuid.clone()])
         }
         (Probe::Inspection, None) => {
             let (arguments, makes) = inspection(row);
@@ -411,13 +443,18 @@ fn benchmark_args(row: &GromacsToTune, benchmark: &Benchmark) -> Vec<String> {
 }
 
 fn requests(rung: &LadderRung, gpu_resource: &str) -> Resources {
-    let mut requests = BTreeMap::from([
-        ("cpu".to_owned(), Quantity(format_milli(rung.cpu_millicores.into()))),
-        ("memory".to_owned(), Quantity(format_bytes(rung.memory_bytes))),
-    ]);
+    let mut requests = amounts(rung.cpu_millicores, rung.memory_bytes);
     if rung.gpus > 0 {
-        requests.insert(gpu_resource.to_owned(), Quantity(rung.gpus.to_string()));
+        requests.requests.insert(gpu_resource.to_owned(), Quantity(rung.gpus.to_string()));
     }
+    requests
+}
+
+fn amounts(cpu_millicores: i32, memory_bytes: i64) -> Resources {
+    let requests = BTreeMap::from([
+        ("cpu".to_owned(), Quantity(format_milli(cpu_millicores.into()))),
+        ("memory".to_owned(), Quantity(format_bytes(memory_bytes))),
+    ]);
     Resources { requests, limits: None }
 }
 

@@ -1,7 +1,7 @@
 //! Rows and the ScavengerJobs that are made of them.
 
 use super::*;
-use crate::fixtures::{calibration, ladder, manifest_settings, row, terms};
+use crate::fixtures::{calibration, command, ladder, manifest_settings, row, terms};
 
 #[test]
 fn mdrun_is_process_one_with_an_explicit_layout() {
@@ -544,4 +544,48 @@ fn probes_read_each_of_several_simulations() {
     let job = probe_job(&row, Probe::Verification, &manifest_settings(), &terms());
     assert_eq!(job.spec.command[2].replace("$$", "$"), without_comments(multidir::VERIFY_SCRIPT));
     assert_eq!(job.spec.args[2..], ["/data/water/gromacs-7", "sim0", "a $$(b)"]);
+}
+
+#[test]
+fn a_command_runs_as_it_is_with_what_it_asks_for() {
+    let mut of_command = command();
+    of_command.pinned_image = Some("gromacs@sha256:0123".to_owned());
+    let words = of_command.command().expect("should be one");
+    let job = command_job(&of_command, words, &manifest_settings(), &terms());
+    let spec = &job.spec;
+    // Kubernetes makes one $ of two.
+    assert_eq!(spec.command, ["gmx", "trjconv", "-f", "../gromacs-6/traj.xtc", "-o", "$$(x).xtc"]);
+    assert!(spec.args.is_empty() && spec.checkpoint.is_none() && spec.supervisor.is_none());
+    assert_eq!(spec.working_dir.as_deref(), Some("/data/water/gromacs-7"));
+    assert_eq!(spec.image, "gromacs@sha256:0123");
+    let requests: Vec<_> =
+        spec.resources.requests.iter().map(|(name, it)| (name.as_str(), it.0.as_str())).collect();
+    assert_eq!(requests, [("cpu", "1"), ("memory", "1Gi")]);
+    let threads = |cpu_millicores: i32| {
+        let spec =
+            command_job(&of_command, Command { cpu_millicores, ..words }, &manifest_settings(), &terms())
+                .spec;
+        spec.env[0].value.clone().unwrap_or_default()
+    };
+    assert_eq!([500, 1000, 1999, 4000].map(threads), ["1", "1", "1", "4"]);
+    let simulation = simulation_job(&row(), &ladder()[0], &manifest_settings(), &terms());
+    assert_eq!(
+        job.labels()[names::LABEL_FOLDER],
+        simulation.labels()[names::LABEL_FOLDER],
+        "both are of row 7 in water"
+    );
+    assert_eq!(job.name_any(), "gromacs-7-1");
+}
+
+#[test]
+fn the_working_directory_of_a_command_is_made_in_its_folder() {
+    let args = |tpr_path: &str| {
+        let row = GromacsToTune { tpr_path: tpr_path.to_owned(), ..command() };
+        let job = probe_job(&row, Probe::Inspection, &manifest_settings(), &terms());
+        assert_eq!(job.spec.image, "gromacs:2024", "the image of the row, which it pins");
+        job.spec.args
+    };
+    let uuid = command().uuid;
+    assert_eq!(args("water/gromacs-7"), ["prepare", "/data/water", "/data/water/gromacs-7", &uuid]);
+    assert_eq!(args("gromacs-7"), ["prepare", "/data", "/data/gromacs-7", &uuid]);
 }

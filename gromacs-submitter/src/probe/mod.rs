@@ -1,5 +1,5 @@
 //! Small ScavengerJobs that read a file where it is: the .tpr file of a row, or the checkpoint of a submission. That of
-//! a calibration makes the .tpr file first.
+//! a calibration makes the .tpr file first, and that of a command makes its working directory and reads nothing.
 //!
 //! Each runs a constant script with `sh -c SCRIPT NAME PATH`: the path is `$1`, so no shell ever parses a user's
 //! string. The script writes a few `key=value` lines (under 1 kB) to the termination message, which the operator
@@ -40,6 +40,9 @@ pub const WATER_SCRIPT: &str = concat!(
     include_str!("dump.sh"),
     include_str!("inspect.sh")
 );
+
+/// Makes the working directory of a command.
+pub const PREPARE_SCRIPT: &str = concat!(include_str!("folder.sh"), include_str!("prepare.sh"));
 
 /// Reads the step of a checkpoint, and how the newest log beside it ends.
 pub const VERIFY_SCRIPT: &str = concat!(include_str!("checkpoint.sh"), include_str!("verify.sh"));
@@ -183,6 +186,15 @@ pub fn change(before: &BTreeMap<String, String>, after: &BTreeMap<String, String
 /// [`ProbeError`] with a sentence for the row.
 pub fn parse_inspection(text: &str) -> Result<Inspection, ProbeError> {
     inspection_of(values_behind(text, "inspection=1")?)
+}
+
+/// Reads what the script printed that prepares a command: nothing about a simulation.
+///
+/// # Errors
+/// [`ProbeError`] if it did not come to its end.
+pub fn parse_preparation(text: &str) -> Result<Inspection, ProbeError> {
+    let values = values_behind(text, "prepared=1")?;
+    Ok(Inspection { values, ..Inspection::default() })
 }
 
 fn inspection_of(mut values: BTreeMap<String, String>) -> Result<Inspection, ProbeError> {

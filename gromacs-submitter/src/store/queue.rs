@@ -57,7 +57,7 @@ pub struct Ran {
     pub namespace: String,
     /// The file.
     pub tpr_path: String,
-    /// `simulation` or `calibration`.
+    /// `simulation`, `calibration` or `command`.
     pub kind: String,
     /// Submission.
     pub submission: i32,

@@ -80,6 +80,11 @@ impl Worker {
             Action::DeleteVerification { submission, uid } => {
                 objects.delete_verification(submission, &uid).await?;
             }
+            Action::CreateCommand => {
+                if let Some(command) = row.command() {
+                    objects.create_command(command, &terms(seen)).await?;
+                }
+            }
             Action::CreateJob(rung) => {
                 let rung = find_rung(row, &seen.ladder, rung)?;
                 let restart_seconds = self.store.restart_seconds(row).await?;

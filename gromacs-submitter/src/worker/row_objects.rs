@@ -1,14 +1,15 @@
 //! The ScavengerJobs of a row in the cluster: the one place that reads, makes and deletes them.
 
 use scavenger_schema::scavenger_job::ScavengerJob;
-use scavenger_schema::simulation::{GromacsToTune, LadderRung};
+use scavenger_schema::simulation::{Command, GromacsToTune, LadderRung};
 
 use crate::advance::Log;
 use crate::cluster::{Cluster, ClusterError, LogPart, Replaced};
 use crate::manifest::{
-    ManifestSettings, Probe, RowNames, Terms, pinned_image, probe_job, requested_image, simulation_job,
+    ManifestSettings, Probe, RowNames, Terms, command_job, pinned_image, probe_job, requested_image,
+    simulation_job,
 };
-use crate::mdrun_log;
+use crate::mdrun_log::{self, LogFacts};
 use crate::view::JobView;
 
 /// A ScavengerJob, and what the row needs of it.
@@ -63,7 +64,7 @@ impl<'a> RowObjects<'a> {
             return Ok(Log::Gone);
         };
         let text = self.cluster.log(&self.row.namespace, job, attempt.number, part).await?;
-        Ok(text.map_or(Log::Gone, |text| Log::Read { facts: mdrun_log::parse(&text), text }))
+        Ok(text.map_or(Log::Gone, |text| Log::Read { facts: facts_of(self.row, &text), text }))
     }
 
     /// Memory that the pod of an attempt uses now, bytes.
@@ -97,6 +98,14 @@ impl<'a> RowObjects<'a> {
         self.cluster.create(&simulation_job(self.row, rung, self.settings, terms)).await
     }
 
+    pub(super) async fn create_command(
+        &self,
+        command: Command<'_>,
+        terms: &Terms,
+    ) -> Result<(), ClusterError> {
+        self.cluster.create(&command_job(self.row, command, self.settings, terms)).await
+    }
+
     pub(super) async fn replace_job(
         &self,
         rung: &LadderRung,
@@ -122,13 +131,25 @@ impl<'a> RowObjects<'a> {
     }
 }
 
+/// What mdrun says in a log. What a command prints says nothing of its row, even if that is the log of an mdrun.
+fn facts_of(row: &GromacsToTune, text: &str) -> LogFacts {
+    if row.command().is_some() { LogFacts::default() } else { mdrun_log::parse(text) }
+}
+
 #[cfg(test)]
 mod tests {
     use axum::routing::get;
     use axum::{Json, Router};
 
     use super::*;
-    use crate::fixtures::{client, ladder, manifest_settings, namesake, row, terms};
+    use crate::fixtures::{client, command, ladder, manifest_settings, namesake, row, terms};
+
+    #[test]
+    fn an_mdrun_that_a_command_prints_is_none_of_the_rows() {
+        let log = "\nstep 100, remaining wall clock time:    14 s          \n";
+        assert_ne!(facts_of(&row(), log), LogFacts::default());
+        assert_eq!(facts_of(&command(), log), LogFacts::default());
+    }
 
     #[tokio::test]
     async fn of_what_another_row_of_the_same_number_has_made_nothing_can_be_read() {

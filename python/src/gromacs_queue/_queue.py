@@ -92,6 +92,9 @@ class Queue:
     ) -> Row:
         """Add a simulation: the file `tpr_path`, relative to the root of the volume.
 
+        With `command`, a list of a program and its arguments, the row runs that instead, in a folder of its own in
+        `folder`, with `cpu_millicores` and `memory_bytes`.
+
         Namespace and claim are those of SCAVENGER_SUBMITTER_NAMESPACE and SCAVENGER_SUBMITTER_PVC if they are
         not given. `add_many` explains the other two.
         """
@@ -445,7 +448,7 @@ def _prepared_one(row: Mapping[str, object]) -> dict[str, object]:
             if not found:
                 raise RowError(f"{name} is missing; give it, or set {variable}")
             given[name] = found
-    if "tpr_path" not in given and given.get("kind") != "calibration":
+    if "tpr_path" not in given and "command" not in given and given.get("kind") != "calibration":
         raise RowError("tpr_path is missing; give the path of a .tpr file, relative to the root of the volume")
     for name, value in given.items():
         if not _known(name).may_add:

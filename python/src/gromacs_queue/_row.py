@@ -24,7 +24,7 @@ class Row:
     """Kubernetes namespace it runs in."""
 
     tpr_path: str
-    """Path of the .tpr file, relative to the root of the volume. With multidir its folder holds the folders of the simulations, and each of these a file of that name. A calibration makes its own: calibration-<id>/water.tpr."""
+    """Path of the .tpr file, relative to the root of the volume. With multidir its folder holds the folders of the simulations, and each of these a file of that name. A calibration makes its own: calibration-<id>/water.tpr. A command has none: its working directory stands there, gromacs-<id> in folder."""
 
     state: State
     """queued, inspecting, tuning, submitted, running, interrupted, completed, failed or cancelled."""
@@ -33,7 +33,7 @@ class Row:
     """Message: why the row is in this state."""
 
     configuration: str | None
-    """What it runs with, or asks for: cores, GPUs, memory, ranks x threads."""
+    """What it runs with, or asks for: cores, GPUs, memory, ranks x threads; of a command cores and memory."""
 
     configuration_number: int | None
     """Number in gromacs_ladder of that configuration, counted from 1; 1 is the largest."""
@@ -60,13 +60,13 @@ class Row:
     """How often it was interrupted, over all submissions."""
 
     attempts: int
-    """How often mdrun was started."""
+    """How often mdrun, or the command, was started."""
 
     creation_time: datetime
     """When the row was inserted."""
 
     start_time: datetime | None
-    """When mdrun first ran."""
+    """When mdrun, or the command, first ran."""
 
     finish_time: datetime | None
     """When it was completed, failed or cancelled."""
@@ -84,7 +84,7 @@ class Row:
     """Name of its ScavengerJob."""
 
     kind: str
-    """simulation or calibration."""
+    """simulation, calibration or command."""
 
     project: str | None
     """What it belongs to."""
@@ -110,6 +110,9 @@ class Row:
     after_any: tuple[int, ...]
     """Rows that must have ended before it begins."""
 
+    command: tuple[str, ...] | None
+    """Program and arguments of a command; null for other kinds."""
+
     seconds_left: int | None
     """Seconds until expected_finish_time, by the clock of the database."""
 
@@ -123,4 +126,4 @@ class Row:
 
 
 TIMES: Final = frozenset(["expected_finish_time", "creation_time", "start_time", "finish_time", "deadline"])
-LISTS: Final = frozenset(["after", "after_any"])
+LISTS: Final = frozenset(["after", "after_any", "command"])

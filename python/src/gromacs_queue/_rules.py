@@ -50,7 +50,7 @@ class Request(NamedTuple):
     states: tuple[str, ...]
     refusal: str
 
-SCHEMA_VERSION: Final = 20
+SCHEMA_VERSION: Final = 21
 CHANNELS: Final = ("gromacs_to_tune", "gromacs_event")
 State: TypeAlias = Literal["queued", "inspecting", "tuning", "submitted", "running", "interrupted", "completed", "failed", "cancelled"]
 STATES: Final = ("queued", "inspecting", "tuning", "submitted", "running", "interrupted", "completed", "failed", "cancelled")
@@ -70,6 +70,10 @@ RULES: Final[dict[str, str]] = {
     "gromacs_to_tune_persistent_volume_claim_valid": "persistent_volume_claim must be the name of a PersistentVolumeClaim: lower case letters, digits, '-' and '.'",
     "gromacs_to_tune_tpr_path_valid": "tpr_path must be the path of a .tpr file relative to the root of the volume, at most 900 bytes, without '..', '//' and control characters, for example water/topol.tpr",
     "gromacs_to_tune_multidir_valid": "multidir must be a list of 2 to 32 folders, such as {sim0,sim1,sim2,sim3}, or left out",
+    "gromacs_to_tune_command_valid": "command must be a list of 1 to 256 words, together at most 16384 bytes, and the first one, the program, not empty",
+    "gromacs_to_tune_folder_valid": "folder must be a folder relative to the root of the volume, at most 900 bytes, without '..', '//', control characters and a '/' at either end, for example water/310K",
+    "gromacs_to_tune_cpu_millicores_valid": "cpu_millicores must be between 100 and 1024000 thousandths of a core, and at most max_cpu_millicores of the row or its tenant",
+    "gromacs_to_tune_memory_bytes_valid": "memory_bytes must be at least 16 MiB, and at most max_memory_bytes of the row or its tenant",
     "gromacs_to_tune_image_valid": "image must be a container image without blanks",
     "gromacs_to_tune_run_as_user_valid": "run_as_user must be between 1 and 2147483647: nothing runs as root",
     "gromacs_to_tune_run_as_group_valid": "run_as_group must be between 1 and 2147483647",
@@ -107,7 +111,7 @@ RULES: Final[dict[str, str]] = {
     "gromacs_to_tune_bonded_interactions_valid": "bonded_interactions must not be negative",
     "gromacs_to_tune_constraints_valid": "constraints must not be negative",
     "gromacs_to_tune_gromacs_version_valid": "gromacs_version must be at most 100 characters",
-    "gromacs_to_tune_kind_valid": "kind must be simulation or calibration",
+    "gromacs_to_tune_kind_valid": "kind must be simulation, calibration or command",
     "gromacs_to_tune_benchmark_atoms_valid": "benchmark_atoms must be between 5184 and 10000000",
     "gromacs_to_tune_benchmark_ranks_valid": "benchmark_ranks must be between 1 and 1024",
     "gromacs_to_tune_benchmark_threads_valid": "benchmark_threads must be between 1 and 128, and benchmark_ranks times benchmark_threads at most 1024",
@@ -130,6 +134,12 @@ RULES: Final[dict[str, str]] = {
     "gromacs_to_tune_ladder_of_calibration": "a calibration runs with one configuration; leave min_efficiency, max_configurations, gpu_price and memory_price out",
     "gromacs_to_tune_benchmark_grompp_options": "a calibration makes its file itself; leave grompp_options out",
     "gromacs_to_tune_multidir_grompp_options": "a row of several simulations makes none of its files; leave grompp_options out, and run gmx grompp in each folder",
+    "gromacs_to_tune_command_kind": "a row is of kind command if it has a command when it is added, and only then; leave kind out, and add another row",
+    "gromacs_to_tune_command_alone": "only a command has folder, cpu_millicores and memory_bytes; leave them out, or give command",
+    "gromacs_to_tune_command_resources": "a command needs cpu_millicores and memory_bytes, which it asks for, such as 1000 and 1073741824",
+    "gromacs_to_tune_command_image": "a command needs an image, and its tenant has none; give image",
+    "gromacs_to_tune_command_extension": "a command has no length and cannot be extended; add another row",
+    "gromacs_to_tune_command_simulation": "a command is no simulation and has one configuration; leave out multidir, append, checkpoint_path, mdrun_options, grompp_options, deadline, fallback_after_seconds, min_cpu_millicores, min_ns_per_day, what chooses configurations, and the columns about the system",
     "gromacs_to_tune_namespace_tenant": "owner and namespace of a row must be those of a tenant in gromacs_tenant, which stays as long as it has rows",
 }
 
@@ -146,6 +156,10 @@ COLUMNS: Final[dict[str, Column]] = {
     "persistent_volume_claim": Column("text", True, False),
     "tpr_path": Column("text", True, False),
     "multidir": Column("text[]", True, False),
+    "command": Column("text[]", True, True),
+    "folder": Column("text", True, False),
+    "cpu_millicores": Column("integer", True, True),
+    "memory_bytes": Column("bigint", True, True),
     "image": Column("text", True, True),
     "run_as_user": Column("bigint", True, False),
     "run_as_group": Column("bigint", True, False),
@@ -207,6 +221,18 @@ class Given(TypedDict, total=False):
 
     multidir: Sequence[str] | None
     """Folders of several simulations that the row computes side by side, relative to the folder of tpr_path, such as {sim0,sim1,sim2,sim3}; 2 to 32. Each holds a file and, if the row starts from one, a checkpoint of the names that tpr_path and checkpoint_path end in. Empty for one simulation."""
+
+    command: Sequence[str] | None
+    """Program and arguments that the row runs instead of a simulation, each a word of its own, such as {gmx,-nobackup,trjconv,-f,../gromacs-7/traj_comp.xtc,-o,whole.xtc}. No shell reads them. The working directory is gromacs-<id> in folder."""
+
+    folder: Path | None
+    """Folder on the volume in which a command works, relative to the root; it must be there. The root if not given."""
+
+    cpu_millicores: int | None
+    """CPU that a command asks for, in thousandths of a core."""
+
+    memory_bytes: int | None
+    """Memory that a command asks for, in bytes. It is killed if it uses more."""
 
     image: str | None
     """Container image with GROMACS; the tenant's, or the submitter's --gromacs-image, if not given."""
@@ -338,7 +364,7 @@ class Given(TypedDict, total=False):
     """Version of GROMACS in the image."""
 
     kind: str | None
-    """simulation: computes the .tpr file. calibration: measures how fast a kind of node is."""
+    """simulation: computes the .tpr file. calibration: measures how fast a kind of node is. command: runs a command; a row that is added with one is of this kind."""
 
     benchmark_atoms: int | None
     """Atoms of the box of water, about: it is made of whole copies of 648 atoms. Only of a calibration, as all benchmark_ columns; its nsteps are given, too."""
@@ -361,6 +387,15 @@ class Given(TypedDict, total=False):
 
 class Changes(TypedDict, total=False):
     """Columns that can be changed, None to take a value back."""
+
+    command: Sequence[str] | None
+    """Program and arguments that the row runs instead of a simulation, each a word of its own, such as {gmx,-nobackup,trjconv,-f,../gromacs-7/traj_comp.xtc,-o,whole.xtc}. No shell reads them. The working directory is gromacs-<id> in folder."""
+
+    cpu_millicores: int | None
+    """CPU that a command asks for, in thousandths of a core."""
+
+    memory_bytes: int | None
+    """Memory that a command asks for, in bytes. It is killed if it uses more."""
 
     image: str | None
     """Container image with GROMACS; the tenant's, or the submitter's --gromacs-image, if not given."""

@@ -3,7 +3,7 @@
 use super::value::Kind;
 
 /// The migration that makes the table.
-pub(super) const FIRST: i64 = 18;
+pub(crate) const FIRST: i64 = 18;
 
 /// Before other options of the same heading.
 pub(super) const EARLY: i8 = -1;
@@ -32,10 +32,23 @@ pub struct Column {
     pub is_of_tenant: bool,
     /// Which values it may hold.
     pub check: Option<Check>,
+    /// What was said of it before, if a later migration changes that.
+    pub before: Option<Before>,
     /// When the owner of the row may change it.
     pub update: Update,
     /// The option of the command line.
     pub flag: Flag,
+}
+
+/// What earlier migrations say of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Before {
+    /// The migration that changes it.
+    pub until: i64,
+    /// What the column meant.
+    pub comment: &'static str,
+    /// The condition of its check.
+    pub condition: &'static str,
 }
 
 /// When the owner of a row may change a column.
@@ -93,6 +106,8 @@ pub struct Flag {
     pub takes_hyphens: bool,
     /// Its value is a stretch of time, the column's one in seconds.
     pub is_stretch: bool,
+    /// Its value is a quantity of Kubernetes, the column's one in thousandths of a core or in bytes.
+    pub is_quantity: bool,
     /// Options of `add` that exclude it.
     pub conflicts: &'static [&'static str],
     /// Help of `add`; empty if it is none of its options.
@@ -119,6 +134,7 @@ pub(super) const fn column(comment: &'static str) -> Column {
         is_request: false,
         is_of_tenant: false,
         check: None,
+        before: None,
         update: Update::AtRest,
         flag: Flag {
             long: "",
@@ -129,6 +145,7 @@ pub(super) const fn column(comment: &'static str) -> Column {
             heading: None,
             takes_hyphens: false,
             is_stretch: false,
+            is_quantity: false,
             conflicts: &[],
             add: "",
             add_place: 0,
@@ -161,6 +178,7 @@ impl Column {
         range(min: f64, max: f64, unit: &'static str) = .check = Some(Check::Range { min, max, unit, is_at_once: false });
         range_at_once(min: f64, max: f64, unit: &'static str) = .check = Some(Check::Range { min, max, unit, is_at_once: true });
         since(migration: i64) = .since = migration;
+        before(until: i64, comment: &'static str, condition: &'static str) = .before = Some(Before { until, comment, condition });
         fixed() = .update = Update::Never;
         always() = .update = Update::Always;
         flag(long: &'static str, value: &'static str) = .flag.long = long, .flag.value = value;
@@ -170,6 +188,7 @@ impl Column {
         heading(heading: &'static str) = .flag.heading = Some(heading);
         hyphens() = .flag.takes_hyphens = true;
         stretch() = .flag.is_stretch = true;
+        quantity() = .flag.is_quantity = true;
         conflicts(options: &'static [&'static str]) = .flag.conflicts = options;
         add(help: &'static str) = .flag.add = help;
         edit(help: &'static str) = .flag.edit = help;
@@ -177,6 +196,17 @@ impl Column {
         clear(long: &'static str, help: &'static str) = .flag.clear = Some((long, help));
         place_in_add(place: i8) = .flag.add_place = place;
         place_in_edit(place: i8) = .flag.edit_place = place;
+    }
+
+    /// The column as a migration says it.
+    #[must_use]
+    pub(super) fn at(&self, migration: i64) -> Self {
+        match self.before.filter(|before| migration < before.until) {
+            Some(Before { comment, condition, .. }) => {
+                Self { comment, check: Some(Check::Sql { condition, message: "" }), ..*self }
+            }
+            None => *self,
+        }
     }
 
     /// The condition of its check.

@@ -44,6 +44,21 @@ macro_rules! path {
     };
 }
 
+/// A folder on the volume, by the same rules.
+macro_rules! folder {
+    ($column:literal) => {
+        concat!(
+            "octet_length(",
+            $column,
+            ") between 1 and 900 and ",
+            $column,
+            " !~ '[[:cntrl:]]' and ",
+            $column,
+            " !~ '(^|/)(\\.\\.?)?(/|$)'"
+        )
+    };
+}
+
 macro_rules! path_message {
     ($column:literal, $ending:literal, $example:literal) => {
         concat!(
@@ -271,8 +286,10 @@ table! {
                 "persistent_volume_claim must be the name of a PersistentVolumeClaim: lower case letters, digits, '-' and '.'")
             .flag("persistent-volume-claim", "NAME").alias("pvc").env("SCAVENGER_SUBMITTER_PVC")
             .add("Find the files on the PersistentVolumeClaim NAME");
-        tpr_path: String = column("Path of the .tpr file, relative to the root of the volume. With multidir its folder holds the folders of the simulations, and each of these a file of that name. A calibration makes its own: calibration-<id>/water.tpr.")
-            .valid(path!("tpr_path", "tpr"), path_message!("tpr_path", "tpr", "water/topol.tpr"));
+        tpr_path: String = column("Path of the .tpr file, relative to the root of the volume. With multidir its folder holds the folders of the simulations, and each of these a file of that name. A calibration makes its own: calibration-<id>/water.tpr. A command has none: its working directory stands there, gromacs-<id> in folder.")
+            .valid(concat!("kind = 'command' or (", path!("tpr_path", "tpr"), ")"), path_message!("tpr_path", "tpr", "water/topol.tpr"))
+            .before(21, "Path of the .tpr file, relative to the root of the volume. With multidir its folder holds the folders of the simulations, and each of these a file of that name. A calibration makes its own: calibration-<id>/water.tpr.",
+                path!("tpr_path", "tpr"));
     }
     given {
         // What a folder may be called, a trigger says in full; the check keeps the shape of what others write.
@@ -281,6 +298,32 @@ table! {
             .valid("cardinality(multidir) <> 1 and cardinality(multidir) <= 32 and coalesce(array_ndims(multidir), 1) = 1
         and array_position(multidir, null) is null",
                 "multidir must be a list of 2 to 32 folders, such as {sim0,sim1,sim2,sim3}, or left out");
+        command: Vec<String> = column("Program and arguments that the row runs instead of a simulation, each a word of its own, such as {gmx,-nobackup,trjconv,-f,../gromacs-7/traj_comp.xtc,-o,whole.xtc}. No shell reads them. The working directory is gromacs-<id> in folder.")
+            .since(21)
+            // What a ScavengerJob takes; a $ is written twice there.
+            .valid("cardinality(command) between 1 and 256 and array_ndims(command) = 1 and array_lower(command, 1) = 1
+        and array_position(command, null) is null and command[1] <> '' and octet_length(replace(command::text, '$', '$$')) <= 16384",
+                "command must be a list of 1 to 256 words, together at most 16384 bytes, and the first one, the program, not empty");
+        folder: String = column("Folder on the volume in which a command works, relative to the root; it must be there. The root if not given.")
+            .since(21).fixed()
+            .valid(folder!("folder"),
+                "folder must be a folder relative to the root of the volume, at most 900 bytes, without '..', '//', control characters and a '/' at either end, for example water/310K")
+            .flag("folder", "FOLDER").heading("Command").place_in_add(LATE)
+            .add("Work in FOLDER on the volume, which must be there [default: its root]\n\n\
+                The working directory is gromacs-ROW in FOLDER, where ROW is the number of the row. Other files of FOLDER are \
+                named from there, such as ../gromacs-7/traj_comp.xtc.");
+        cpu_millicores: i32 = column("CPU that a command asks for, in thousandths of a core.")
+            .since(21)
+            .valid("cpu_millicores between 100 and 1024000 and cpu_millicores <= max_cpu_millicores",
+                "cpu_millicores must be between 100 and 1024000 thousandths of a core, and at most max_cpu_millicores of the row or its tenant")
+            .flag("cores", "CORES").heading("Command").quantity().place_in_add(LATE).place_in_edit(LATE)
+            .both("Ask for this many cores, such as 2 or 0.5");
+        memory_bytes: i64 = column("Memory that a command asks for, in bytes. It is killed if it uses more.")
+            .since(21)
+            .valid("memory_bytes >= 16777216 and memory_bytes <= max_memory_bytes",
+                "memory_bytes must be at least 16 MiB, and at most max_memory_bytes of the row or its tenant")
+            .flag("memory", "MEMORY").heading("Command").quantity().place_in_add(LATE).place_in_edit(LATE)
+            .both("Ask for this much memory, such as 512Mi or 4Gi; it is killed if it uses more");
         image: String = column("Container image with GROMACS; the tenant's, or the submitter's --gromacs-image, if not given.")
             .valid("length(image) between 1 and 1024 and image !~ '[[:space:][:cntrl:]]'",
                 "image must be a container image without blanks")
@@ -479,8 +522,11 @@ table! {
             .valid("length(gromacs_version) <= 100", "gromacs_version must be at most 100 characters");
     }
     sql_alone {
-        kind: String = column("simulation: computes the .tpr file. calibration: measures how fast a kind of node is.").fixed()
-            .default("'simulation'").valid("kind in ('simulation', 'calibration')", "kind must be simulation or calibration");
+        kind: String = column("simulation: computes the .tpr file. calibration: measures how fast a kind of node is. command: runs a command; a row that is added with one is of this kind.").fixed()
+            .default("'simulation'")
+            .valid("kind in ('simulation', 'calibration', 'command')", "kind must be simulation, calibration or command")
+            .before(21, "simulation: computes the .tpr file. calibration: measures how fast a kind of node is.",
+                "kind in ('simulation', 'calibration')");
         // The smallest is 2 x 2 x 2 copies of 216 molecules: 3.7 nm, room for a cut-off of 1 nm to either side.
         benchmark_atoms: i32 = column("Atoms of the box of water, about: it is made of whole copies of 648 atoms. Only of a calibration, as all benchmark_ columns; its nsteps are given, too.").fixed()
             .range(5184.0, 1e7, "");

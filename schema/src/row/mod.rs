@@ -8,7 +8,8 @@ pub mod sql;
 pub mod statements;
 mod value;
 
-pub use column::{Check, Column, Flag, Update};
+pub(crate) use column::FIRST;
+pub use column::{Before, Check, Column, Flag, Update};
 pub use columns::{COLUMNS, Edit, LadderSettings, NewRow, OF_SQL, System};
 pub use value::{Cell, Kind, Labels, Moment, Value};
 

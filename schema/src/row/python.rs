@@ -150,7 +150,7 @@ fn class(name: &str, about: &str, columns: impl Iterator<Item = &'static Column>
 
 fn annotation(column: &Column) -> &'static str {
     match column.kind {
-        Kind::Text if column.name.ends_with("_path") => "Path",
+        Kind::Text if column.name.ends_with("_path") || column.name == "folder" => "Path",
         Kind::Text => "str",
         Kind::Integer | Kind::Bigint => "int",
         Kind::Real => "float",

@@ -52,20 +52,32 @@ fn fill(text: &str, version: i64) -> Result<String, String> {
 
 /// A part of the migration `version`.
 fn part(name: &str, version: i64) -> Option<String> {
-    let of_version = || all().filter(move |column| column.since == version);
-    let check = |column: &Column| Some((format!("{}_valid", column.name), column.condition()?));
+    let of_version =
+        || all().filter(move |column| column.since == version).map(move |column| column.at(version));
+    let check = |column: Column| Some((format!("{}_valid", column.name), column.condition()?));
+    let others = RULES.iter().filter(move |rule| rule.since == version);
+    let others = others.map(|rule| (rule.name.to_owned(), rule.condition.to_owned()));
     let constraint = |(name, condition)| format!("constraint gromacs_to_tune_{name} check ({condition})");
     Some(match name {
         "columns" => of_version().map(|column| definition(column) + ",\n").collect(),
-        "checks" => {
-            let others = RULES.iter().map(|rule| (rule.name.to_owned(), rule.condition.to_owned()));
-            of_version().filter_map(check).chain(others).map(|it| constraint(it) + ",\n").collect()
-        }
+        "checks" => of_version().filter_map(check).chain(others).map(|it| constraint(it) + ",\n").collect(),
         "further columns" => {
             let columns = of_version().map(|column| format!("add column {}", definition(column)));
-            let checks = of_version().filter_map(check).map(|it| format!("add {}", constraint(it)));
-            let changes: Vec<String> = columns.chain(checks).collect();
-            format!("alter table gromacs_to_tune\n    {};\n", changes.join(",\n    "))
+            let checks =
+                of_version().filter_map(check).chain(others).map(|it| format!("add {}", constraint(it)));
+            alter(columns.chain(checks))
+        }
+        "changed columns" => {
+            let changed = || {
+                all()
+                    .filter(move |column| column.before.is_some_and(|before| before.until == version))
+                    .copied()
+            };
+            let changes = changed().filter_map(check).flat_map(|(name, condition)| {
+                let drop = format!("drop constraint gromacs_to_tune_{name}");
+                [drop, format!("add {}", constraint((name, condition)))]
+            });
+            alter(changes) + &changed().map(comment).collect::<String>()
         }
         "comments" => of_version().map(comment).collect(),
         "rights" => {
@@ -75,7 +87,7 @@ fn part(name: &str, version: i64) -> Option<String> {
         }
         "trigger of edits" => {
             let known = COLUMNS.iter().filter(|column| column.since <= version);
-            let columns = names(known.filter(|column| column.update == Update::AtRest));
+            let columns = names(known.filter(|column| column.update == Update::AtRest).copied());
             let list = wrap("create trigger gromacs_edit_allowed before update of ", &columns);
             format!("{list}\n    on gromacs_to_tune for each row execute function gromacs_edit_allowed();\n")
         }
@@ -93,26 +105,30 @@ fn part(name: &str, version: i64) -> Option<String> {
     })
 }
 
-fn definition(column: &Column) -> String {
+fn alter(changes: impl Iterator<Item = String>) -> String {
+    format!("alter table gromacs_to_tune\n    {};\n", changes.collect::<Vec<_>>().join(",\n    "))
+}
+
+fn definition(column: Column) -> String {
     let is_filled = column.is_required || column.is_of_tenant || column.default.is_some();
     let mut line = format!("{} {}", column.name, column.kind.sql());
     line.push_str(if is_filled { " not null" } else { "" });
     line + &column.default.map(|default| format!(" default {default}")).unwrap_or_default()
 }
 
-fn comment(column: &Column) -> String {
+fn comment(column: Column) -> String {
     let text = column.comment.replace('\'', "''");
     format!("comment on column gromacs_to_tune.{} is '{text}';\n", column.name)
 }
 
-fn grant(right: &str, columns: impl Iterator<Item = &'static Column>) -> String {
+fn grant(right: &str, columns: impl Iterator<Item = Column>) -> String {
     format!(
         "{}) on gromacs_to_tune to gromacs_chemist;\n",
         wrap(&format!("grant {right} ("), &names(columns))
     )
 }
 
-fn names(columns: impl Iterator<Item = &'static Column>) -> Vec<String> {
+fn names(columns: impl Iterator<Item = Column>) -> Vec<String> {
     columns.map(|column| column.name.to_owned()).collect()
 }
 
@@ -149,6 +165,7 @@ mod tests {
             "columns",
             "checks",
             "further columns",
+            "changed columns",
             "comments",
             "rights",
             "trigger of edits",

@@ -35,8 +35,9 @@ pub const PROJECTS: &str = concat!(
     "with chosen as materialized (
         select q.project, q.state, regexp_replace(left(q.reason, 120), '[0-9]+', 'N', 'g') as why,
             q.nsteps * q.dt_ps / 1000 as ns,
-            greatest(0, q.nsteps - greatest(0, coalesce(q.step, 0) - coalesce(q.init_step, 0)))
-                * q.dt_ps / 1000 as ns_left,
+            case when q.kind = 'command' then 0
+                else greatest(0, q.nsteps - greatest(0, coalesce(q.step, 0) - coalesce(q.init_step, 0)))
+                    * q.dt_ps / 1000 end as ns_left,
             case when q.state = 'running' then q.ns_per_day end as speed
         from gromacs_to_tune q where ",
     matches!(),

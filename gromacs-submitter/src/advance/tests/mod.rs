@@ -5,6 +5,7 @@ mod calibration;
 mod chain;
 mod checkpoint;
 mod chooser;
+mod command;
 mod deadline;
 mod ending;
 mod expanded;

@@ -33,7 +33,9 @@ fn parse(content: &[u8], defaults: &NewRow) -> anyhow::Result<Vec<Entry>> {
         .map(|name| name.trim().to_owned())
         .collect();
     let columns = columns(&header)?;
-    if let Some(missing) = empty(defaults).find(|needed| !columns.contains(needed)) {
+    let has_commands = columns.iter().any(|column| column.name == COMMAND);
+    let is_there = |needed: &&Column| columns.contains(needed) || (has_commands && needed.name == FILE);
+    if let Some(missing) = empty(defaults).find(|needed| !is_there(needed)) {
         let option = match missing.flag.long {
             "" => String::new(),
             long => format!(", and there is no --{long}"),
@@ -56,12 +58,18 @@ fn parse(content: &[u8], defaults: &NewRow) -> anyhow::Result<Vec<Entry>> {
     Ok(entries)
 }
 
+/// A row has one of them.
+const FILE: &str = "tpr_path";
+const COMMAND: &str = "command";
+
 /// Columns that a row must have and has not.
 fn empty(row: &NewRow) -> impl Iterator<Item = &'static Column> + use<> {
     let nothing = Value::Text(String::new());
+    let needs_no_file = row.command.is_some();
     row.values()
         .filter(move |(column, value)| column.is_required && value.as_ref() == Some(&nothing))
         .map(|it| it.0)
+        .filter(move |column| !(needs_no_file && column.name == FILE))
 }
 
 fn columns(header: &[String]) -> anyhow::Result<Vec<&'static Column>> {
@@ -114,7 +122,7 @@ fn value(column: &Column, cell: &str) -> Result<Value, String> {
         Kind::Bigint => number(cell, "an integer, or is out of range").map(Value::Bigint),
         Kind::Real => number(cell, "a number").map(Value::Real),
         Kind::Boolean => flag(cell).map(Value::Boolean),
-        Kind::Texts => texts(column.name, cell).map(Value::Texts).map_err(|error| error.to_string()),
+        Kind::Texts => texts(column.name, cell).map(Value::Texts),
         Kind::Integers => list(cell).map(Value::Integers),
         Kind::Bigints => list(cell).map(Value::Bigints),
         Kind::Reals => list(cell).map(Value::Reals),

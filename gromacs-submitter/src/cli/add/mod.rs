@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use serde_json::{Value, json};
 
-use super::text::{json as print_json, number_of, shown};
+use super::text::{json as print_json, number_of};
 use super::{Outcome, open_current, print_error, print_line};
 use crate::config::{AddColumns, AddOptions, Combination, Database, Sweep, texts_of};
 use crate::grompp_options;
@@ -86,7 +86,7 @@ fn tell(options: &AddOptions, results: &[(Entry, Added)], committed: bool) -> Ou
     } else {
         for (entry, fate) in results {
             match fate {
-                Added::Row(row) if committed => print_line(&format!("row {row}: {}", shown(&entry.tpr_path))),
+                Added::Row(row) if committed => print_line(&format!("row {row}: {}", entry.what())),
                 Added::Row(_) if would => print_line(&format!("would add {}", entry.named())),
                 Added::Row(_) => {}
                 Added::Exists { row: Some(row), state } => {
@@ -132,6 +132,10 @@ fn json_result(entry: &Entry, fate: &Added, committed: bool, would: bool) -> Val
         Added::Refused(reason) => ("refused", None, Some(reason.clone())),
     };
     let mut value = json!({ "tpr_path": entry.tpr_path, "result": result, "id": id, "reason": reason });
+    if let Some(words) = entry.command() {
+        value["tpr_path"] = Value::Null;
+        value["command"] = words.into();
+    }
     if let Some(line) = entry.line {
         value["line"] = line.into();
     }
@@ -201,6 +205,10 @@ fn entries_of(options: &AddOptions) -> anyhow::Result<Vec<Entry>> {
         !defaults.persistent_volume_claim.is_empty(),
         "--persistent-volume-claim is missing: the volume with the .tpr file"
     );
+    if options.command {
+        let row = NewRow { command: Some(options.tpr_path.clone()), ..defaults };
+        return Ok(vec![Entry { line: None, values: None, tpr_path: String::new(), row: Ok(row) }]);
+    }
     if !options.multidir.is_empty() {
         return Ok(vec![multidir::entry(options, defaults)?]);
     }

@@ -59,11 +59,11 @@ fn table(sums: &Sums) -> Vec<String> {
         format!(
             "{}{} ran {}, together {}, {} core hours",
             amount(sums.simulations, "simulation"),
-            if sums.calibrations > 0 {
-                format!(" and {}", amount(sums.calibrations, "calibration"))
-            } else {
-                String::new()
-            },
+            [(sums.calibrations, "calibration"), (sums.commands, "command")]
+                .iter()
+                .filter(|(count, _)| *count > 0)
+                .map(|(count, kind)| format!(" and {}", amount(*count, kind)))
+                .collect::<String>(),
             amount(sums.runs, "time"),
             stretch(sums.run_seconds as i64),
             core_hours(sums.core_hours)

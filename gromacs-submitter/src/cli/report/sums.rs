@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use jiff::{SignedDuration, Timestamp};
+use scavenger_schema::simulation::Kind;
 use serde::Serialize;
 
 use crate::store::Ran;
@@ -23,6 +24,8 @@ pub(super) struct Sums {
     pub(super) simulations: i64,
     /// Calibrations that ran. They count everywhere but in what was simulated.
     pub(super) calibrations: i64,
+    /// Commands that ran. They count as calibrations do.
+    pub(super) commands: i64,
     /// Attempts that ran.
     pub(super) runs: i64,
     pub(super) completed: i64,
@@ -94,13 +97,9 @@ pub(super) struct Bin {
     pub(super) ns_per_day: f64,
 }
 
-fn is_calibration(attempt: &Ran) -> bool {
-    attempt.kind == "calibration"
-}
-
-/// Rows that ran: calibrations, or all others.
-fn rows(ran: &[Ran], calibrations: bool) -> i64 {
-    let of_kind = ran.iter().filter(|attempt| is_calibration(attempt) == calibrations);
+/// Rows of a kind that ran.
+fn rows(ran: &[Ran], kind: Kind) -> i64 {
+    let of_kind = ran.iter().filter(|attempt| attempt.kind == kind.as_str());
     i64::try_from(of_kind.map(|attempt| attempt.row_id).collect::<HashSet<_>>().len()).unwrap_or(i64::MAX)
 }
 
@@ -113,8 +112,9 @@ impl Sums {
         let mut sums = Self {
             since,
             until,
-            simulations: rows(ran, false),
-            calibrations: rows(ran, true),
+            simulations: rows(ran, Kind::Simulation),
+            calibrations: rows(ran, Kind::Calibration),
+            commands: rows(ran, Kind::Command),
             runs: i64::try_from(ran.len()).unwrap_or(i64::MAX),
             completed: 0,
             failed: 0,
@@ -136,7 +136,8 @@ impl Sums {
             sums.core_hours += inside / 3600.0 * f64::from(attempt.cpu_millicores.unwrap_or(0)) / 1000.0;
             // As if it had gone at the same speed all the time.
             let whole = seconds(start, end).max(1e-3);
-            let ns = if is_calibration(attempt) { 0.0 } else { simulated_ns(attempt).unwrap_or(0.0) };
+            let simulates = attempt.kind == Kind::Simulation.as_str();
+            let ns = simulated_ns(attempt).filter(|_| simulates).unwrap_or(0.0);
             sums.ns += ns * inside / whole;
             for bin in &mut bins {
                 let share = overlap(start, end, bin.from, bin.to);
@@ -295,18 +296,19 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn calibrations_cost_time_and_simulate_nothing() {
+    fn calibrations_and_commands_cost_time_and_simulate_nothing() {
         let mut calibration = ran(2, 0, Some(3600), "completed");
         calibration.kind = "calibration".to_owned();
+        let command = Ran { row_id: 3, kind: "command".to_owned(), ..calibration.clone() };
         let alone =
             Sums::new(&[ran(1, 0, Some(3600), "completed")], now() - SignedDuration::from_hours(24), now());
         let sums = Sums::new(
-            &[ran(1, 0, Some(3600), "completed"), calibration],
+            &[ran(1, 0, Some(3600), "completed"), calibration, command],
             now() - SignedDuration::from_hours(24),
             now(),
         );
-        assert_eq!((sums.simulations, sums.calibrations, sums.completed), (1, 1, 2));
-        assert!((sums.core_hours - 2.0 * alone.core_hours).abs() < 1e-9);
+        assert_eq!((sums.simulations, sums.calibrations, sums.commands, sums.completed), (1, 1, 1, 3));
+        assert!((sums.core_hours - 3.0 * alone.core_hours).abs() < 1e-9);
         assert!((sums.ns - alone.ns).abs() < 1e-9);
     }
 
