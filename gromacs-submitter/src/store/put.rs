@@ -5,10 +5,12 @@ use super::{Store, StoreError};
 /// What holds for a namespace in which the connected role may run simulations.
 #[derive(Debug, Clone, Default, PartialEq, Eq, sqlx::FromRow)]
 pub struct Destination {
-    /// User id that files are written as, if the tenant has one.
+    /// The one user id that is allowed, if the tenant says so.
     pub run_as_user: Option<i64>,
-    /// Group id, if the tenant has one.
+    /// The one group id that is allowed, if the tenant says so.
     pub run_as_group: Option<i64>,
+    /// User id of rows that ask for none.
+    pub default_user: i64,
     /// ServiceAccount of its pods, if it is not the namespace's default.
     pub service_account: Option<String>,
     /// Image of the tenant, or else of its newest row that has one.
@@ -38,7 +40,7 @@ impl Store {
     /// What the admin has set for the connected role in a namespace; none if it may run nothing there.
     pub async fn destination(&self, namespace: &str) -> Result<Option<Destination>, StoreError> {
         Ok(sqlx::query_as(
-            "select t.run_as_user, t.run_as_group, t.service_account, t.max_put_bytes,
+            "select t.run_as_user, t.run_as_group, gromacs_run_as_user(null, t.run_as_user) as default_user, t.service_account, t.max_put_bytes,
                 coalesce(t.image, (select coalesce(r.pinned_image, r.image) from gromacs_to_tune r
                     where r.owner = t.database_role and r.namespace = t.namespace
                         and coalesce(r.pinned_image, r.image) is not null

@@ -288,3 +288,21 @@ async fn what_counts_for_files_is_the_tenants_and_in_use_is_what_has_not_ended()
     assert_eq!(in_use().await.len(), 1);
     assert!(queue.alice.in_use("chem", "another").await.expect("should ask").is_empty());
 }
+
+/// Files are brought as the user as whom a row runs that says nothing: the database has one rule for both.
+#[tokio::test]
+async fn files_belong_to_the_user_of_rows_that_name_none() {
+    let queue = Queue::new().await;
+    for (tenants, user) in [(None, 1000), (Some(2001), 2001)] {
+        let change = Tenant { run_as_user: tenants, ..tenant("alice", "chem") };
+        queue.admin.add_tenant(&change, false).await.expect("should change");
+        let row = queue.alice.add(&new_row("chem")).await.expect("should add");
+        let of_row: i64 = sqlx::query_scalar("select run_as_user from gromacs_to_tune where id = $1")
+            .bind(row)
+            .fetch_one(queue.alice.pool())
+            .await
+            .expect("should read");
+        let found = queue.alice.destination("chem").await.expect("should ask").expect("should be hers");
+        assert_eq!((of_row, found.default_user), (user, user));
+    }
+}

@@ -244,3 +244,27 @@ async fn rows_that_wait_are_waiting_after_the_migration_of_after_any() {
     }
     assert!(!waits(next).await && !waits(last).await);
 }
+
+/// Rows that were there keep their user, and the rule for new ones is the same after it has become a function.
+#[tokio::test]
+async fn the_user_of_rows_stays_after_the_migration_of_its_rule() {
+    migrated_database().await;
+    let url = empty_database().await;
+    let admin = store(&url, "admin");
+    let first = MIGRATIONS.iter().filter(|migration| migration.version < 22).cloned().collect();
+    Migrator::with_migrations(first).run(admin.pool()).await.expect("should migrate to the version before");
+    add_tenant_as_before(&admin).await;
+    let alice = store(&as_role(&url, "alice"), "alice");
+    for user in [None, Some(2001)] {
+        let row = NewRow { run_as_user: user, ..new_row("chem") };
+        alice.add(&row).await.expect("should add");
+    }
+    admin.migrate().await.expect("should migrate");
+    let row = NewRow { run_as_user: None, ..new_row("chem") };
+    alice.add(&row).await.expect("should add");
+    let users: Vec<i64> = sqlx::query_scalar("select run_as_user from gromacs_to_tune order by id")
+        .fetch_all(alice.pool())
+        .await
+        .expect("should read");
+    assert_eq!(users, [1000, 2001, 1000]);
+}

@@ -50,7 +50,7 @@ class Request(NamedTuple):
     states: tuple[str, ...]
     refusal: str
 
-SCHEMA_VERSION: Final = 21
+SCHEMA_VERSION: Final = 22
 CHANNELS: Final = ("gromacs_to_tune", "gromacs_event")
 State: TypeAlias = Literal["queued", "inspecting", "tuning", "submitted", "running", "interrupted", "completed", "failed", "cancelled"]
 STATES: Final = ("queued", "inspecting", "tuning", "submitted", "running", "interrupted", "completed", "failed", "cancelled")

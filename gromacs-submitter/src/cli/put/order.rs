@@ -46,7 +46,7 @@ pub(super) fn identity(order: &Order, destination: &Destination) -> anyhow::Resu
         }
         (asked, tenant) => Ok(tenant.or(asked)),
     };
-    let user = of("user", order.run_as_user, destination.run_as_user)?.unwrap_or(1000);
+    let user = of("user", order.run_as_user, destination.run_as_user)?.unwrap_or(destination.default_user);
     let group = of("group", order.run_as_group, destination.run_as_group)?.unwrap_or(user);
     Ok((user, group))
 }
@@ -62,11 +62,15 @@ mod tests {
     #[test]
     fn files_belong_to_the_user_of_the_rows() {
         let of = |user, group, tenant: (Option<i64>, Option<i64>)| {
-            let destination =
-                Destination { run_as_user: tenant.0, run_as_group: tenant.1, ..Destination::default() };
+            let destination = Destination {
+                run_as_user: tenant.0,
+                run_as_group: tenant.1,
+                default_user: tenant.0.unwrap_or(999),
+                ..Destination::default()
+            };
             identity(&order(user, group), &destination).map_err(|error| error.to_string())
         };
-        assert_eq!(of(None, None, (None, None)), Ok((1000, 1000)));
+        assert_eq!(of(None, None, (None, None)), Ok((999, 999)));
         assert_eq!(of(Some(7), None, (None, None)), Ok((7, 7)));
         assert_eq!(of(None, None, (Some(2001), Some(2002))), Ok((2001, 2002)));
         assert_eq!(of(None, Some(5), (Some(2001), None)), Ok((2001, 5)));
