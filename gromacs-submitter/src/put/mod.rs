@@ -207,7 +207,11 @@ pub struct Place<'a> {
 /// # Errors
 /// [`PutError`].
 pub fn check(place: Place<'_>, ended: &Ended) -> Result<(), PutError> {
-    let (claim, complaint) = (place.claim.to_owned(), ended.complaint.clone());
+    // `tar` says the same of each file: one line of it is enough.
+    let lines = || ended.complaint.lines();
+    let full = lines().find(|line| FULL.iter().any(|words| line.contains(words)));
+    let complaint = full.or_else(|| lines().next()).unwrap_or_default().to_owned();
+    let claim = place.claim.to_owned();
     Err(match ended.code {
         0 => return Ok(()),
         NO_TOOL => PutError::FindTool { image: place.image.to_owned(), tool: complaint },
@@ -215,7 +219,7 @@ pub fn check(place: Place<'_>, ended: &Ended) -> Result<(), PutError> {
             let there = There::read(&complaint).unwrap_or(There::Other);
             PutError::Enter { folder: place.folder.to_owned(), claim, there }
         }
-        _ if FULL.iter().any(|words| complaint.contains(words)) => PutError::Fit { claim, complaint },
+        _ if full.is_some() => PutError::Fit { claim, complaint },
         code => PutError::Write { claim, user: place.user, code, complaint },
     })
 }

@@ -235,6 +235,15 @@ fn a_volume_that_cannot_be_written_says_why() {
     let full = ended("tar: 0: Cannot write: No space left on device");
     let said = check(PLACE, &full).expect_err("should be refused").to_string();
     assert!(said.starts_with("PersistentVolumeClaim simulations is full (tar: 0: "), "{said}");
+    // One line of many stands for all, the one that says so.
+    let many = "tar: 0: Cannot change mode\ntar: 0: Wrote only 512 of 10240 bytes: No space left on device\n\
+        tar: 1: Cannot open: No space left on device\ntar: Exiting with failure status due to previous errors";
+    let complaint = "tar: 0: Wrote only 512 of 10240 bytes: No space left on device".to_owned();
+    let claim = "simulations".to_owned();
+    assert_eq!(check(PLACE, &ended(many)), Err(PutError::Fit { claim, complaint }));
+    let twice = ended("tar: 0: Cannot open: Permission denied\ntar: 1: Cannot open: Permission denied");
+    let said = check(PLACE, &twice).expect_err("should be refused").to_string();
+    assert!(said.ends_with("(exit code 2): tar: 0: Cannot open: Permission denied"), "{said}");
     let denied = ended("mkdir: cannot create directory './to': Permission denied");
     let said = check(PLACE, &denied).expect_err("should be refused").to_string();
     assert!(said.starts_with("PersistentVolumeClaim simulations cannot be written as user 1000"), "{said}");
