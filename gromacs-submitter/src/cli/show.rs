@@ -8,7 +8,9 @@ use serde_json::Value;
 
 use super::asked::{asked, chosen};
 use super::row::QueueRow;
-use super::text::{Table, cores, count, cut, json, number_of, short, shown, speed, stretch, terminal_width};
+use super::text::{
+    Table, cores, count, cut, json, number_of, short, shown, speed, stretch, terminal_width, wrap,
+};
 use super::{Outcome, open_current, print_error, print_line};
 use crate::config::{Database, ShowOptions};
 use crate::manifest::folder;
@@ -412,24 +414,6 @@ fn second(time: &str) -> String {
 
 fn moment(time: &str, length: usize) -> String {
     time.chars().take(length).collect::<String>().replace('T', " ")
-}
-
-/// Lines of at most `width`, broken between words; those after the first are indented.
-fn wrap(line: &str, width: usize, indent: usize) -> Vec<String> {
-    if line.chars().count() <= width || width <= indent + 8 {
-        return vec![cut(line, width)];
-    }
-    let mut lines = vec![String::new()];
-    for word in line.split_inclusive(' ') {
-        let last = lines.last().map_or(0, |last| last.chars().count());
-        if last > indent && last + word.trim_end().chars().count() > width {
-            lines.push(" ".repeat(indent));
-        }
-        if let Some(last) = lines.last_mut() {
-            last.push_str(word);
-        }
-    }
-    lines.iter().map(|line| cut(line.trim_end(), width)).collect()
 }
 
 #[cfg(test)]

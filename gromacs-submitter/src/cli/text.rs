@@ -71,6 +71,39 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     short
 }
 
+/// Lines of at most `width`, broken between words; those after the first are indented.
+pub(super) fn wrap(line: &str, width: usize, indent: usize) -> Vec<String> {
+    if line.chars().count() <= width || width <= indent + 8 {
+        return vec![cut(line, width)];
+    }
+    let mut lines = vec![String::new()];
+    for word in line.split_inclusive(' ') {
+        let last = lines.last().map_or(0, |last| last.chars().count());
+        if last > indent && last + word.trim_end().chars().count() > width {
+            lines.push(" ".repeat(indent));
+        }
+        if let Some(last) = lines.last_mut() {
+            last.push_str(word);
+        }
+    }
+    lines.iter().map(|line| cut(line.trim_end(), width)).collect()
+}
+
+/// Those of `names` for which `name` may have been meant, the likeliest first.
+pub(super) fn near<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let name = name.to_lowercase();
+    // A third of a word may be wrong, and a letter of the shortest.
+    let most = (name.chars().count() / 3).max(1);
+    let mut near: Vec<(usize, &str)> = names
+        .into_iter()
+        .map(|other| (strsim::osa_distance(&name, &other.to_lowercase()), other))
+        .filter(|(distance, _)| *distance <= most)
+        .collect();
+    near.sort_unstable();
+    near.dedup();
+    near.into_iter().map(|(_, other)| other).collect()
+}
+
 /// A table; its last column is as long as it is, unless a width cuts it. Not by comfy-table, which wraps a row that is too
 /// wide: `watch` counts on one line for each row.
 pub(super) struct Table {
@@ -187,6 +220,16 @@ mod tests {
         assert_eq!(table.render(Some(26))[2], " 22  水.tpr        no roo…");
         assert!(table.render(Some(9)).iter().all(|line| line.width() <= 9));
         assert_eq!(cut("abc", 0), "");
+    }
+
+    #[test]
+    fn names_that_may_have_been_meant_are_near() {
+        let near = |name: &str| near(name, ["alice", "alina", "bob", "alice"]);
+        assert_eq!(near("alcie"), ["alice"]);
+        assert_eq!(near("Alice"), ["alice"]);
+        assert_eq!(near("alin"), ["alina"]);
+        assert_eq!(near("bo"), ["bob"]);
+        assert!(near("mallory").is_empty() && near("").is_empty());
     }
 
     #[test]

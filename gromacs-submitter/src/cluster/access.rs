@@ -41,6 +41,12 @@ pub enum Right {
     GetClaim,
     /// To see what of a row is there, and which image it runs in.
     ListScavengerJobs,
+    /// To make an account for a tenant.
+    ApplyAccount,
+    /// To give it rights.
+    ApplyBinding,
+    /// To log in as it.
+    CreateToken,
 }
 
 impl Right {
@@ -55,6 +61,9 @@ impl Right {
             Self::Exec => "get and create pods/exec",
             Self::GetClaim => "get persistentvolumeclaims",
             Self::ListScavengerJobs => "list scavengerjobs.scavenger.dev",
+            Self::ApplyAccount => "create and patch serviceaccounts",
+            Self::ApplyBinding => "create and patch rolebindings.rbac.authorization.k8s.io",
+            Self::CreateToken => "create serviceaccounts/token",
         }
     }
 
@@ -69,6 +78,17 @@ impl Right {
             Self::Exec => "run a command in pod",
             Self::GetClaim => "read PersistentVolumeClaim",
             Self::ListScavengerJobs => "list the ScavengerJobs of the row with the UUID",
+            Self::ApplyAccount => "apply ServiceAccount",
+            Self::ApplyBinding => "apply RoleBinding",
+            Self::CreateToken => "make a token of ServiceAccount",
+        }
+    }
+
+    /// The cluster's own role that has it.
+    fn role(self) -> &'static str {
+        match self {
+            Self::ApplyAccount | Self::ApplyBinding | Self::CreateToken => "admin",
+            _ => "edit",
         }
     }
 }
@@ -84,8 +104,9 @@ impl fmt::Display for Right {
 pub enum AccessError {
     /// The user has no right to it.
     #[error(
-        "you have no right to {right} in namespace {namespace} ({message}); ask its admin for the role edit, or for \
-         the rights in docs/permissions.md"
+        "you have no right to {right} in namespace {namespace} ({message}); ask its admin for the role {}, or for \
+         the rights in docs/permissions.md",
+        right.role()
     )]
     Allow {
         /// What is missing.
@@ -95,6 +116,12 @@ pub enum AccessError {
         /// The API server's words.
         message: String,
     },
+    /// The cluster does not know the user any more.
+    #[error(
+        "the cluster does not accept the login of your kubeconfig any more ({0}); ask your admin for a new one (gromacs-submitter \
+         tenant card)"
+    )]
+    LogIn(String),
     /// No user may do it, for example beyond a quota.
     #[error("Kubernetes refuses to {} {name} in namespace {namespace}: {message}", right.act())]
     Refuse {
@@ -133,8 +160,8 @@ pub enum AccessError {
 /// A namespace with the rights of a user.
 #[derive(Clone)]
 pub struct Access {
-    client: Client,
-    namespace: String,
+    pub(super) client: Client,
+    pub(super) namespace: String,
 }
 
 impl Access {
@@ -314,7 +341,7 @@ impl Access {
         Ok(Exec::new(pod, process))
     }
 
-    async fn ask<T>(
+    pub(super) async fn ask<T>(
         &self,
         right: Right,
         name: &str,
@@ -330,6 +357,7 @@ impl Access {
         let namespace = self.namespace.clone();
         let name = name.to_owned();
         match error {
+            kube::Error::Api(status) if status.code == 401 => AccessError::LogIn(status.message.clone()),
             // A quota and Pod Security say the same 403 in other words.
             kube::Error::Api(status) if status.is_forbidden() && status.message.contains(" cannot ") => {
                 AccessError::Allow { right, namespace, message: status.message.clone() }
@@ -384,6 +412,11 @@ mod tests {
             access.refusal(Right::CreatePod, "reader", forbidden(quota)).to_string(),
             format!("Kubernetes refuses to create pod reader in namespace chem: {quota}")
         );
+        let sentence = access.refusal(Right::ApplyBinding, "alice", forbidden(message)).to_string();
+        assert!(sentence.contains("ask its admin for the role admin"), "{sentence}");
+        let ended = Status::failure("Unauthorized", "Unauthorized").with_code(401);
+        let sentence = access.refusal(Right::GetPod, "reader", kube::Error::Api(Box::new(ended))).to_string();
+        assert!(sentence.contains("(Unauthorized); ask your admin for a new one"), "{sentence}");
     }
 
     /// A list of what has the labels that are asked for; a label may have one of several values.

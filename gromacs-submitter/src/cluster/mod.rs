@@ -1,6 +1,7 @@
 //! All requests to Kubernetes: ScavengerJobs, the pool, logs, and the pod with which people read a volume.
 
 mod access;
+mod account;
 mod exec;
 mod logs;
 mod memory;
@@ -24,6 +25,7 @@ use scavenger_schema::scavenger_pool::ScavengerPool;
 use scavenger_schema::simulation::State;
 
 pub use self::access::{Access, AccessError};
+pub use self::account::{ApiServer, CHEMIST_ROLE, Login, account_of, kubeconfig};
 pub use self::exec::{Ended, Exec, ExecError};
 pub use self::logs::LogPart;
 use self::missing::Missing;
@@ -170,24 +172,7 @@ impl Cluster {
     /// # Errors
     /// If it is not there.
     pub async fn connect_to(kubernetes: &Kubernetes) -> Result<Self, ClusterError> {
-        let options =
-            KubeConfigOptions { context: kubernetes.context.clone(), ..KubeConfigOptions::default() };
-        let config = match (&kubernetes.kubeconfig, &kubernetes.context) {
-            (None, None) => kube::Config::infer().await.map_err(|error| error.to_string()),
-            (None, Some(_)) => {
-                kube::Config::from_kubeconfig(&options).await.map_err(|error| error.to_string())
-            }
-            (Some(path), _) => match Kubeconfig::read_from(path) {
-                Ok(file) => {
-                    kube::Config::from_custom_kubeconfig(file, &options).await.map_err(|e| e.to_string())
-                }
-                Err(error) => Err(error.to_string()),
-            },
-        };
-        let config = config.map_err(ClusterError::FindCluster)?;
-        let client =
-            Client::try_from(config).map_err(|error| ClusterError::FindCluster(error.to_string()))?;
-        Ok(Self::with_client(client))
+        Ok(Self::with_client(client(config(kubernetes).await?)?))
     }
 
     /// The cluster behind a connection.
@@ -322,6 +307,24 @@ impl Cluster {
             }
         })
     }
+}
+
+/// Where the cluster is, and as whom it is spoken to.
+async fn config(kubernetes: &Kubernetes) -> Result<kube::Config, ClusterError> {
+    let options = KubeConfigOptions { context: kubernetes.context.clone(), ..KubeConfigOptions::default() };
+    let config = match (&kubernetes.kubeconfig, &kubernetes.context) {
+        (None, None) => kube::Config::infer().await.map_err(|error| error.to_string()),
+        (None, Some(_)) => kube::Config::from_kubeconfig(&options).await.map_err(|error| error.to_string()),
+        (Some(path), _) => match Kubeconfig::read_from(path) {
+            Ok(file) => kube::Config::from_custom_kubeconfig(file, &options).await.map_err(|e| e.to_string()),
+            Err(error) => Err(error.to_string()),
+        },
+    };
+    config.map_err(ClusterError::FindCluster)
+}
+
+fn client(config: kube::Config) -> Result<Client, ClusterError> {
+    Client::try_from(config).map_err(|error| ClusterError::FindCluster(error.to_string()))
 }
 
 /// Selects the pod of an attempt.

@@ -29,7 +29,10 @@ pub use queue::{
 pub(crate) use row::texts;
 pub use row::{AddColumns, EditColumns};
 pub use sweep::{Combination, Sweep, texts_of};
-pub use tenant::{AddTenantOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand, TenantOptions};
+pub use tenant::{
+    AddTenantOptions, Address, CardOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand,
+    TenantOptions,
+};
 pub use volume::{Kubernetes, Reading, Writing};
 pub use written::Since;
 pub(crate) use written::{deadline, label};

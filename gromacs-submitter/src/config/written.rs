@@ -1,5 +1,7 @@
 //! Values of options as people write them: lengths of time, moments, labels.
 
+use std::time::Duration;
+
 use jiff::{SignedDuration, Span, SpanRelativeTo, Timestamp};
 
 use crate::store::Moment;
@@ -41,6 +43,17 @@ pub(crate) fn deadline(text: &str) -> Result<Moment, String> {
     }
 }
 
+/// The shortest time for which Kubernetes makes a token.
+const LEAST_LIFETIME: SignedDuration = SignedDuration::from_mins(10);
+
+/// Reads how long a token lives.
+pub(super) fn lifetime(text: &str) -> Result<Duration, String> {
+    match since(text) {
+        Ok(Since::Ago(lifetime)) if lifetime >= LEAST_LIFETIME => Ok(lifetime.unsigned_abs()),
+        _ => Err("write for example 90d, 12h or, at the least, 10m".to_owned()),
+    }
+}
+
 pub(super) fn since(text: &str) -> Result<Since, String> {
     let explain = || "write for example 12h, 7d, 2026-11-21 or 2026-11-21T08:00:00Z".to_owned();
     if let Ok(span) = text.parse::<Span>() {
@@ -69,6 +82,15 @@ mod tests {
         let moment = "2026-11-28T08:00:00Z".parse().expect("should be a time");
         assert_eq!(deadline("2026-11-28T08:00:00Z"), Ok(Moment::At(moment)));
         assert!(deadline("soon").is_err_and(|error| error.contains("for example 12h, 3d")));
+    }
+
+    #[test]
+    fn a_token_lives_for_ten_minutes_at_least() {
+        assert_eq!(lifetime("90d"), Ok(Duration::from_secs(90 * 86400)));
+        assert_eq!(lifetime("10m"), Ok(Duration::from_secs(600)));
+        for bad in ["9m", "0s", "-1d", "2027-01-01", "long"] {
+            assert!(lifetime(bad).is_err_and(|error| error.contains("10m")), "{bad}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod add;
 mod answer;
+mod card;
 mod clock;
 mod edit;
 mod end_report;
@@ -32,6 +33,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, FromRow as _, PgExecutor, PgPool,
 
 pub use add::{AddMode, Added};
 pub use answer::Answer;
+pub use card::{Server, TenantFiles};
 pub use edit::{Extended, Length};
 pub use end_report::EndReport;
 pub use error::StoreError;

@@ -3,6 +3,7 @@
 #![allow(clippy::too_many_lines, reason = "a story is told in one piece")]
 
 mod calibrations;
+mod cards;
 mod ensembles;
 mod limits;
 mod migrations;

@@ -4,7 +4,10 @@
 
 use std::fmt::Debug;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::{
+    authentication::v1::TokenRequest,
+    core::v1::{Pod, ServiceAccount},
+};
 use kube::{
     Api, Client, Resource,
     api::{
@@ -298,6 +301,22 @@ impl Objects<Pod> {
     ) -> kube::Result<kube::api::AttachedProcess> {
         let (api, name) = self.named(name)?;
         api.exec(name, command, parameters).await
+    }
+}
+
+impl Objects<ServiceAccount> {
+    /// As [`Api::create_token_request`].
+    ///
+    /// # Errors
+    /// Those of the client, and [`wrong_name`].
+    pub async fn create_token_request(
+        &self,
+        name: &str,
+        parameters: &PostParams,
+        request: &TokenRequest,
+    ) -> kube::Result<TokenRequest> {
+        let (api, name) = self.named(name)?;
+        api.create_token_request(name, parameters, request).await
     }
 }
 
