@@ -216,7 +216,7 @@ pub(crate) fn left(access: &Access) -> Result<Vec<String>> {
 fn ours(names: &str) -> Vec<&str> {
     let is_ours = |line: &&str| {
         let name = line.rsplit('/').next().unwrap_or_default();
-        name.starts_with("scavenger") || name.starts_with("gromacs-submitter")
+        ["scavenger", "gromacs-submitter", "gromacs-chemist"].iter().any(|ours| name.starts_with(ours))
     };
     names.lines().map(str::trim).filter(is_ours).collect()
 }
@@ -268,11 +268,13 @@ mod tests {
     fn the_projects_own_objects_are_found_by_their_names() {
         let names = "clusterrole.rbac.authorization.k8s.io/admin\nclusterrole.rbac.authorization.k8s.io/gromacs-users\n\
                      clusterrole.rbac.authorization.k8s.io/gromacs-submitter-tenant\n\
+                     clusterrole.rbac.authorization.k8s.io/gromacs-chemist\n\
                      customresourcedefinition.apiextensions.k8s.io/scavengerjobs.scavenger.dev\n";
         assert_eq!(
             ours(names),
             [
                 "clusterrole.rbac.authorization.k8s.io/gromacs-submitter-tenant",
+                "clusterrole.rbac.authorization.k8s.io/gromacs-chemist",
                 "customresourcedefinition.apiextensions.k8s.io/scavengerjobs.scavenger.dev",
             ]
         );

@@ -122,6 +122,11 @@ pub enum AccessError {
          tenant card)"
     )]
     LogIn(String),
+    /// The rights that are to be given are defined nowhere.
+    #[error(
+        "the cluster has no ClusterRole gromacs-chemist; install the submitter of this version first (deploy/submitter)"
+    )]
+    FindRole,
     /// No user may do it, for example beyond a quota.
     #[error("Kubernetes refuses to {} {name} in namespace {namespace}: {message}", right.act())]
     Refuse {

@@ -8,7 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
-use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::api::rbac::v1::{ClusterRole, RoleBinding};
 use kube::ResourceExt as _;
 use kube::api::{Patch, PatchParams, PostParams};
 use pem::{EncodeConfig, LineEnding, Pem};
@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::access::Right;
 use super::volume_pod::LABEL_NAME;
-use super::{Access, AccessError, ClusterError, config};
+use super::{Access, AccessError, ClusterError, TIMEOUT, config};
 use crate::config::Kubernetes;
 
 /// The ClusterRole with the rights that `put`, `files`, `fetch` and `logs` need; deploy/submitter has it.
@@ -122,7 +122,9 @@ pub fn kubeconfig(
             cluster[field] = value;
         }
     }
-    serde_saphyr::to_string(&json!({
+    // A token in one line, as people know it.
+    let style = serde_saphyr::ser_options! { prefer_block_scalars: false };
+    let file = json!({
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{ "name": "scavenger", "cluster": cluster }],
@@ -132,7 +134,8 @@ pub fn kubeconfig(
             "context": { "cluster": "scavenger", "user": account, "namespace": namespace },
         }],
         "current-context": namespace,
-    }))
+    });
+    serde_saphyr::to_string_with_options(&file, style)
 }
 
 impl Access {
@@ -142,6 +145,12 @@ impl Access {
     /// # Errors
     /// [`AccessError`].
     pub async fn apply_account(&self, account: &str, dry_run: bool) -> Result<(), AccessError> {
+        // Who may bind every role may bind one that is not there. An admin of the namespace alone may not look; then the API
+        // server does.
+        let roles: Objects<ClusterRole> = Objects::all(self.client.clone());
+        if matches!(tokio::time::timeout(TIMEOUT, roles.get_opt(CHEMIST_ROLE)).await, Ok(Ok(None))) {
+            return Err(AccessError::FindRole);
+        }
         let mut parameters = PatchParams::apply(names::SUBMITTER).force();
         parameters.dry_run = dry_run;
         // No pod needs its token.
@@ -260,28 +269,39 @@ mod tests {
     async fn a_kubeconfig_leads_to_the_same_server_as_another_user() {
         let authority = b"a certificate".to_vec();
         let server = api_server(Some(vec![authority.clone(), b"another".to_vec()]));
-        let login = Login { token: "a.b.c".to_owned(), expiry: Timestamp::UNIX_EPOCH };
+        let token = ["eyJhbGciOi", &"Jx-_".repeat(200), "aGI"].join(".");
+        let login = Login { token: token.clone(), expiry: Timestamp::UNIX_EPOCH };
         let yaml = kubeconfig(&server, "chem", "gromacs-chemist-alice", &login).expect("should be written");
         let read = Kubeconfig::from_yaml(&yaml).expect("should be a kubeconfig");
+        let read_token =
+            serde_json::to_value(&read.auth_infos).ok().map(|users| users[0]["user"]["token"].clone());
         let config = kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
             .await
             .expect("should lead to a cluster");
         assert_eq!(config.cluster_url.to_string(), "https://api.example:6443/");
         assert_eq!(config.default_namespace, "chem");
         assert_eq!(config.root_cert, Some(vec![authority, b"another".to_vec()]));
-        assert!(yaml.contains("token: a.b.c"), "{yaml}");
+        assert_eq!(read_token, Some(json!(token)));
+        assert!(yaml.contains(&format!("token: {token}\n")), "{yaml}");
         let without = kubeconfig(&api_server(None), "chem", "alice", &login).expect("should be written");
         assert!(!without.contains("certificate"), "{without}");
     }
 
-    /// What was asked of an API server that takes everything.
-    async fn accepting() -> (Access, Arc<Mutex<Vec<(String, Value)>>>) {
+    /// What was asked of an API server that takes everything, and answers a question about the role with this status.
+    async fn accepting(role: u16) -> (Access, Arc<Mutex<Vec<(String, Value)>>>) {
         let asked: Arc<Mutex<Vec<(String, Value)>>> = Arc::default();
         let log = Arc::clone(&asked);
         let router = Router::new().fallback(move |request: Request| {
             let log = Arc::clone(&log);
             async move {
                 let (parts, body) = request.into_parts();
+                if parts.method == "GET" {
+                    let reason = if role == 404 { "NotFound" } else { "Forbidden" };
+                    let status =
+                        json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": role, "reason": reason });
+                    let code = axum::http::StatusCode::from_u16(role).expect("should be a status");
+                    return (code, Json(status)).into_response();
+                }
                 let bytes = axum::body::to_bytes(body, 1 << 20).await.unwrap_or_default();
                 let mut object: Value = serde_json::from_slice(&bytes).unwrap_or_default();
                 let path = parts.uri.to_string();
@@ -300,7 +320,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_account_gets_the_role_in_its_namespace_and_loses_it_with_its_end() {
-        let (access, asked) = accepting().await;
+        let (access, asked) = accepting(403).await;
         access.apply_account("gromacs-chemist-alice", false).await.expect("should be made");
         let login = access.log_in("gromacs-chemist-alice", Duration::from_secs(3600)).await;
         assert_eq!(login.map(|login| login.expiry.to_string()).ok().as_deref(), Some("2027-01-01T00:00:00Z"));
@@ -321,11 +341,20 @@ mod tests {
 
     #[tokio::test]
     async fn a_dry_run_asks_the_api_server_to_keep_nothing() {
-        let (access, asked) = accepting().await;
+        let (access, asked) = accepting(403).await;
         access.apply_account("gromacs-chemist-alice", true).await.expect("should be judged");
         let asked = asked.lock().unwrap_or_else(PoisonError::into_inner);
         assert_eq!(asked.len(), 2);
         assert!(asked.iter().all(|(path, _)| path.contains("dryRun=All")), "{asked:?}");
+    }
+
+    #[tokio::test]
+    async fn without_the_role_there_is_no_account() {
+        let (access, asked) = accepting(404).await;
+        let error =
+            access.apply_account("gromacs-chemist-alice", false).await.expect_err("should be refused");
+        assert!(error.to_string().contains("no ClusterRole gromacs-chemist"), "{error}");
+        assert!(asked.lock().unwrap_or_else(PoisonError::into_inner).is_empty());
     }
 
     /// Resources of each API group with their verbs, as a role and as the page has them.

@@ -128,6 +128,27 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_token_is_asked_for_of_the_account_that_is_named(name in name()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let asked = Asked::default();
+        let error = runtime.block_on(async {
+            let accounts = Objects::<ServiceAccount>::namespaced(asked.client(), "lab");
+            let request = TokenRequest::default();
+            accounts.create_token_request(&name, &PostParams::default(), &request).await.unwrap_err()
+        });
+        let paths: Vec<String> = asked.take().iter().map(|uri| uri.path().to_owned()).collect();
+        if segment("", &name).is_ok() {
+            prop_assert_eq!(paths, [format!("/api/v1/namespaces/lab/serviceaccounts/{name}/token")]);
+        } else {
+            prop_assert!(paths.is_empty() && wrong_name(&error).is_some(), "{paths:?}: {error}");
+        }
+    }
+}
+
 #[test]
 fn what_would_lead_elsewhere_is_refused_and_what_kubernetes_calls_objects_is_not() {
     for name in ["../x", "..", ".", "", "x/status", "x?a", "x#a", "x%2e", "A B", "x\n", "\u{e4}", "x\\y"] {

@@ -1,7 +1,9 @@
 //! The card of a tenant: what a person sets and needs to know to run simulations, without a secret. Pure.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
+use axum::http::Uri;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -177,6 +179,13 @@ impl Card {
                 server.host
             ));
         }
+        if let Some(account) = self.account.as_ref().filter(|account| is_of_this_machine(&account.server)) {
+            notes.push(format!(
+                "only this machine reaches the API server at {}; if the people of the tenant work elsewhere, name its address with \
+                 --api-server",
+                account.server
+            ));
+        }
         match files.can_log_in {
             None => notes.push(format!("there is no database role {role} any more; create it again")),
             Some(false) => {
@@ -193,6 +202,15 @@ impl Card {
         }
         notes
     }
+}
+
+/// True if no other machine reaches the URL.
+fn is_of_this_machine(url: &str) -> bool {
+    let url: Option<Uri> = url.parse().ok();
+    url.as_ref().and_then(Uri::host).is_some_and(|host| {
+        let address = host.trim_matches(['[', ']']).parse();
+        host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback())
+    })
 }
 
 /// To the minute, as far as it is sure to be good.
@@ -339,6 +357,11 @@ mod tests {
     #[test]
     fn the_admin_is_told_what_keeps_the_card_from_working() {
         assert!(card(None).notes().is_empty());
+        assert!(card(Some(account())).notes().is_empty());
+        for here in ["https://127.0.0.1:6443", "https://localhost", "https://[::1]/a"] {
+            let notes = card(Some(Account { server: here.to_owned(), ..account() })).notes();
+            assert!(notes.len() == 1 && notes[0].contains("--api-server"), "{here}: {notes:?}");
+        }
         let mut bad = card(None);
         bad.server.host = "127.0.0.1".to_owned();
         bad.files.claims.push("other".to_owned());
