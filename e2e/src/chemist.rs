@@ -1,10 +1,11 @@
 //! A chemist who uses the submitter's command line on a machine outside of the cluster, with a database role and a
 //! kubeconfig, and no right beyond those.
 
-use std::process::Stdio;
+use std::{collections::BTreeMap, path::Path, process::Stdio};
 
 use anyhow::{Context, Result, ensure};
-use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::api::{core::v1::Secret, rbac::v1::RoleBinding};
+use kube::Api;
 use serde_json::{Value, json};
 use tokio::process::Command;
 
@@ -18,9 +19,9 @@ use crate::{
 
 /// A chemist with a machine outside of the cluster.
 pub struct Chemist {
-    url: String,
-    kubeconfig: tempfile::NamedTempFile,
-    namespace: String,
+    environment: BTreeMap<String, String>,
+    /// What is deleted with the chemist.
+    _kubeconfig: Option<tempfile::NamedTempFile>,
 }
 
 impl Chemist {
@@ -49,11 +50,43 @@ impl Chemist {
         }
         let kubeconfig = kubeconfig(Some(&user))?;
         let address = forward(&world.client, NAMESPACE, "postgres-0", 5432).await?;
-        Ok(Self {
-            url: format!("postgres://{role}:chemist@{address}/scavenger"),
-            kubeconfig,
-            namespace: world.namespace.clone(),
-        })
+        Ok(Self::at(world, format!("postgres://{role}:chemist@{address}/scavenger"), kubeconfig))
+    }
+
+    /// The admin of cluster and database, who calls the same program.
+    ///
+    /// # Errors
+    /// If the database has no password.
+    pub async fn admin(world: &World) -> Result<Self> {
+        let secrets: Api<Secret> = Api::namespaced(world.client.clone(), NAMESPACE);
+        let data = secrets.get("postgres").await?.data.unwrap_or_default();
+        let password = String::from_utf8(data.get("password").context("there is no password")?.0.clone())?;
+        let address = forward(&world.client, NAMESPACE, "postgres-0", 5432).await?;
+        let url = format!("postgres://postgres:{password}@{address}/scavenger");
+        Ok(Self::at(world, url, kubeconfig(None)?))
+    }
+
+    fn at(world: &World, url: String, kubeconfig: tempfile::NamedTempFile) -> Self {
+        let variables = [
+            ("DATABASE_URL", url),
+            ("KUBECONFIG", kubeconfig.path().to_string_lossy().into_owned()),
+            ("SCAVENGER_SUBMITTER_NAMESPACE", world.namespace.clone()),
+            ("SCAVENGER_SUBMITTER_PVC", "simulations".to_owned()),
+        ];
+        let environment = variables.map(|(name, value)| (name.to_owned(), value)).into();
+        Self { environment, _kubeconfig: Some(kubeconfig) }
+    }
+
+    /// Somebody who sets the variables of a card (`tenant card --output json`), and has the password in a file.
+    ///
+    /// # Errors
+    /// If the card has no variables.
+    pub fn of_card(card: &Value, password_file: &Path) -> Result<Self> {
+        let mut environment: BTreeMap<String, String> =
+            serde_json::from_value(card["environment"].clone())
+                .with_context(|| format!("no variables are on {card}"))?;
+        environment.insert("PGPASSFILE".to_owned(), password_file.to_string_lossy().into_owned());
+        Ok(Self { environment, _kubeconfig: None })
     }
 
     /// The command line, with nothing in its environment but what the documentation asks for.
@@ -65,10 +98,7 @@ impl Chemist {
         command
             .args(arguments)
             .env_clear()
-            .env("DATABASE_URL", &self.url)
-            .env("KUBECONFIG", self.kubeconfig.path())
-            .env("SCAVENGER_SUBMITTER_NAMESPACE", &self.namespace)
-            .env("SCAVENGER_SUBMITTER_PVC", "simulations")
+            .envs(&self.environment)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -2,6 +2,7 @@
 //! needs the cluster to itself stands in a file beside this folder.
 
 mod brought;
+mod card;
 mod commands;
 mod confinement;
 mod equilibration;
