@@ -205,7 +205,7 @@ pub fn command_job(
     spec.command = command.words.iter().map(|word| literal(word)).collect();
     spec.working_dir = Some(working_directory(row));
     spec.resources = amounts(command.cpu_millicores, command.memory_bytes);
-    // What begins as many threads as the node has cores would be slowed down by itself.
+    // More threads than cores take time from each other: many programs begin one for each core of the node.
     spec.env = threads(u32::try_from(command.cpu_millicores).unwrap_or(0) / WHOLE_CORE);
     spec.interruption_after = checkpoint::interval(row).into();
     let mut job = job(row, RowNames::of(row).job(), spec, settings);

@@ -275,7 +275,7 @@ fn pools(files: &[PathBuf]) -> Result<Vec<Pool>, Unusable> {
     files.iter().map(|file| Pool::read(file)).collect()
 }
 
-/// A pool that counts by use needs a workload of which use is known.
+/// A pool that counts by use needs a workload that says what its pods use.
 fn can_be_counted<'a>(
     name: &str,
     workload: &Workload,

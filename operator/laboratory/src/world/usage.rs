@@ -3,8 +3,6 @@
 //!
 //! The pods of ScavengerJobs use all cores that they may have, and a fixed part of their memory.
 
-use std::collections::BTreeMap;
-
 use super::{
     cluster::{Event, World},
     pod::{Owner, Phase},
@@ -33,17 +31,12 @@ impl World<'_> {
 
     /// Looks at every node, and again a minute later.
     pub(super) fn look_at_use(&mut self) {
-        let mut starved: BTreeMap<AttemptId, Time> = BTreeMap::new();
-        for node in 0..self.on_node.len() {
-            let node = NodeId::at(node);
+        for node in (0..self.on_node.len()).map(NodeId::at) {
             self.kill_for_memory(node);
+            // One that is counted by use has one pod, so no other node has a say.
             for (attempt, time) in self.starving(node) {
-                let most = starved.entry(attempt).or_default();
-                *most = time.max(*most);
+                self.starve(attempt, time);
             }
-        }
-        for (attempt, time) in starved {
-            self.starve(attempt, time);
         }
         self.after(MINUTE, Event::LookAtUse);
     }
@@ -91,7 +84,7 @@ impl World<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::{collections::BTreeMap, sync::Arc};
 
     use super::*;
     use crate::{
