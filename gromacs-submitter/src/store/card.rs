@@ -55,9 +55,14 @@ impl Server {
     /// True if no other machine reaches it there.
     #[must_use]
     pub fn is_of_this_machine(&self) -> bool {
-        let is_loopback = self.host.parse().is_ok_and(|address: IpAddr| address.is_loopback());
-        is_loopback || self.host == "localhost" || self.host.starts_with('/')
+        is_of_this_machine(&self.host) || self.host.starts_with('/')
     }
+}
+
+/// True if no other machine reaches this name or address.
+#[must_use]
+pub(crate) fn is_of_this_machine(host: &str) -> bool {
+    host == "localhost" || host.parse().is_ok_and(|address: IpAddr| address.is_loopback())
 }
 
 impl Store {

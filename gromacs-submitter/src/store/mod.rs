@@ -33,6 +33,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, FromRow as _, PgExecutor, PgPool,
 
 pub use add::{AddMode, Added};
 pub use answer::Answer;
+pub(crate) use card::is_of_this_machine;
 pub use card::{Server, TenantFiles};
 pub use edit::{Extended, Length};
 pub use end_report::EndReport;

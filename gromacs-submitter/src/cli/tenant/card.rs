@@ -1,6 +1,5 @@
 //! The card of a tenant: what a person sets and needs to know to run simulations, without a secret. Pure.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use axum::http::Uri;
@@ -12,7 +11,7 @@ use crate::cli::copied::named;
 use crate::cli::text::{shown, wrap};
 use crate::cluster::CHEMIST_ROLE;
 use crate::manifest::MOUNT_PATH;
-use crate::store::{Server, TenantFiles};
+use crate::store::{Server, TenantFiles, is_of_this_machine};
 
 /// Columns of the names of facts.
 const INDENT: usize = 12;
@@ -179,7 +178,8 @@ impl Card {
                 server.host
             ));
         }
-        if let Some(account) = self.account.as_ref().filter(|account| is_of_this_machine(&account.server)) {
+        if let Some(account) = self.account.as_ref().filter(|account| is_url_of_this_machine(&account.server))
+        {
             notes.push(format!(
                 "only this machine reaches the API server at {}; if the people of the tenant work elsewhere, name its address with \
                  --api-server",
@@ -205,12 +205,9 @@ impl Card {
 }
 
 /// True if no other machine reaches the URL.
-fn is_of_this_machine(url: &str) -> bool {
+fn is_url_of_this_machine(url: &str) -> bool {
     let url: Option<Uri> = url.parse().ok();
-    url.as_ref().and_then(Uri::host).is_some_and(|host| {
-        let address = host.trim_matches(['[', ']']).parse();
-        host == "localhost" || address.is_ok_and(|address: IpAddr| address.is_loopback())
-    })
+    url.as_ref().and_then(Uri::host).is_some_and(|host| is_of_this_machine(host.trim_matches(['[', ']'])))
 }
 
 /// To the minute, as far as it is sure to be good.
