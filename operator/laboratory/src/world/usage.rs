@@ -41,30 +41,47 @@ impl World<'_> {
         self.after(MINUTE, Event::LookAtUse);
     }
 
-    /// The pods of ScavengerJobs on a node that request less than they may use.
+    /// The attempt of a pod that runs and requests less than it may use.
+    fn counted_by_use(&self, pod: PodId) -> Option<AttemptId> {
+        let of = &self.pods[pod.index()];
+        let Owner::Attempt(attempt, _) = of.owner else { return None };
+        let is = of.phase == Phase::Running && of.requests.cpu < self.spec_of(attempt).requests.cpu;
+        is.then_some(attempt)
+    }
+
     fn by_use_on(&self, node: NodeId) -> impl Iterator<Item = (PodId, AttemptId)> {
-        self.on_node[node.index()].iter().filter_map(|pod| {
-            let of = &self.pods[pod.index()];
-            let Owner::Attempt(attempt, _) = of.owner else { return None };
-            let is_by_use =
-                of.phase == Phase::Running && of.requests.cpu < self.spec_of(attempt).requests.cpu;
-            is_by_use.then_some((*pod, attempt))
-        })
+        let pods = self.on_node[node.index()].iter();
+        pods.filter_map(|pod| self.counted_by_use(*pod).map(|attempt| (*pod, attempt)))
     }
 
     fn used_on(&self, node: NodeId) -> Amounts {
         self.on_node[node.index()].iter().fold(Amounts::default(), |sum, pod| sum.plus(self.used_by(*pod)))
     }
 
-    /// How long of the last minute attempts got nothing done: ordinary pods come first, and those that are counted by use share
-    /// what these leave.
-    fn starving(&self, node: NodeId) -> Vec<(AttemptId, Time)> {
+    /// What each pod on a node gets of what it would use. Those that request their cores come first, and those that are counted
+    /// by use share what these leave.
+    #[must_use]
+    pub fn use_on(&self, node: NodeId) -> Vec<(PodId, Amounts)> {
+        let capacity = self.workload.nodes[node.index()].capacity.cpu;
         let asked: i64 = self.by_use_on(node).map(|(pod, _)| self.used_by(pod).cpu).sum();
-        let short = (self.used_on(node).cpu - self.workload.nodes[node.index()].capacity.cpu).clamp(0, asked);
-        if short == 0 {
-            return Vec::new();
-        }
-        self.by_use_on(node).map(|(_, attempt)| (attempt, MINUTE * short / asked)).collect()
+        let short = (self.used_on(node).cpu - capacity).clamp(0, asked);
+        let gets = |pod: &PodId| {
+            let mut used = self.used_by(*pod);
+            if short > 0 && self.counted_by_use(*pod).is_some() {
+                used.cpu -= used.cpu * short / asked;
+            }
+            (*pod, used)
+        };
+        self.on_node[node.index()].iter().map(gets).collect()
+    }
+
+    /// How long of the last minute attempts on a node got nothing done.
+    fn starving(&self, node: NodeId) -> Vec<(AttemptId, Time)> {
+        let of = |(pod, gets): (PodId, Amounts)| {
+            let (attempt, wants) = (self.counted_by_use(pod)?, self.used_by(pod).cpu);
+            (gets.cpu < wants).then(|| (attempt, MINUTE * (wants - gets.cpu) / wants))
+        };
+        self.use_on(node).into_iter().filter_map(of).collect()
     }
 
     /// The kernel kills those that requested next to nothing, the one that uses most first, until memory suffices.

@@ -229,8 +229,7 @@ impl Operator {
         }
         self.measured_at = Some(world.now + MEASURE_EVERY);
         let time = stamp(world.now - MEASURED_BEFORE);
-        let nodes = objects::use_of_nodes(world, &self.nodes, time);
-        let pods = objects::use_of_pods(world, time);
+        let (nodes, pods) = objects::uses(world, &self.nodes, time);
         for told in [Observation::Usage(Some(nodes)), Observation::PodUsage(pods)] {
             self.show(world.now, Event::Told(Box::new(told)));
         }

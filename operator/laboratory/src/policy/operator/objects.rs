@@ -235,41 +235,25 @@ pub(super) fn kill(world: &World<'_>, pod: PodId) -> Observation {
     Observation::Kill(KillReport { pod, uid, time: stored(ended), cause: KillCause::Node })
 }
 
-/// What all pods of each node use, as metrics.k8s.io says it; they share the cores that there are.
-pub(super) fn use_of_nodes(world: &World<'_>, nodes: &[Node], time: Timestamp) -> Vec<Usage> {
-    let used = |(place, node): (usize, &Node)| {
-        let pods = world.on_node[place].iter().map(|pod| world.used_by(*pod));
-        let Amounts { cpu, memory, .. } = pods.fold(Amounts::default(), Amounts::plus);
-        Usage {
-            node: node.name.clone(),
-            cpu_milli: cpu.min(world.workload.nodes[place].capacity.cpu),
-            memory_bytes: memory << 20,
-            time,
-        }
-    };
-    nodes.iter().enumerate().map(used).collect()
-}
-
-/// What the pods of ScavengerJobs on each node use. Ordinary pods get their cores first.
-pub(super) fn use_of_pods(world: &World<'_>, time: Timestamp) -> Vec<PodUsage> {
-    let mut all = Vec::new();
-    for (place, pods) in world.on_node.iter().enumerate() {
-        let is_scavengers = |pod: &PodId| matches!(world.pods[pod.index()].owner, Owner::Attempt(..));
-        let ordinary = pods.iter().filter(|pod| !is_scavengers(pod)).map(|pod| world.used_by(*pod).cpu);
-        let left = (world.workload.nodes[place].capacity.cpu - ordinary.sum::<i64>()).max(0);
-        let scavengers = || pods.iter().copied().filter(is_scavengers);
-        let asked = scavengers().map(|pod| world.used_by(pod).cpu).sum::<i64>().max(1);
-        all.extend(scavengers().filter(|pod| world.pods[pod.index()].started.is_some()).map(|pod| {
-            let Amounts { cpu, memory, .. } = world.used_by(pod);
-            PodUsage {
-                pod: pod_key(world, pod),
-                time,
-                cpu_milli: cpu * left.min(asked) / asked,
-                memory_bytes: memory << 20,
+/// What metrics.k8s.io says: what all pods of each node use, and what each pod of a ScavengerJob uses.
+pub(super) fn uses(world: &World<'_>, nodes: &[Node], time: Timestamp) -> (Vec<Usage>, Vec<PodUsage>) {
+    let (mut of_nodes, mut of_pods) = (Vec::with_capacity(nodes.len()), Vec::new());
+    for (place, node) in nodes.iter().enumerate() {
+        let mut sum = Amounts::default();
+        for (pod, used) in world.use_on(NodeId::at(place)) {
+            sum = sum.plus(used);
+            let of = &world.pods[pod.index()];
+            if matches!(of.owner, Owner::Attempt(..)) && of.started.is_some() {
+                let (cpu_milli, memory_bytes) = (used.cpu, used.memory << 20);
+                of_pods.push(PodUsage { pod: pod_key(world, pod), time, cpu_milli, memory_bytes });
             }
-        }));
+        }
+        // Ordinary pods cannot use more than there is, either.
+        let cpu_milli = sum.cpu.min(world.workload.nodes[place].capacity.cpu);
+        let (node, memory_bytes) = (node.name.clone(), sum.memory << 20);
+        of_nodes.push(Usage { node, cpu_milli, memory_bytes, time });
     }
-    all
+    (of_nodes, of_pods)
 }
 
 /// What the supervisor of a pod leaves.
