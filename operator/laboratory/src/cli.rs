@@ -237,7 +237,7 @@ fn what_if(options: &Simulate, tell: impl FnMut(Took)) -> Result<()> {
     let path = options.trace.as_deref().ok_or_else(missing)?;
     let pool = match &options.pool[..] {
         [] => Pool::usual(PreemptionMode::Scheduler),
-        [file] => Pool::read(file)?.by_requests("a recording is played by requests")?,
+        [file] => Pool::read(file)?,
         _ => {
             return Err(Unusable(
                 "--what-if plays one pool at several thresholds: name one --pool".to_owned(),
@@ -246,15 +246,15 @@ fn what_if(options: &Simulate, tell: impl FnMut(Took)) -> Result<()> {
         }
     };
     let Read { workload, recorded, .. } = read_trace(path)?;
+    can_be_counted(&path.display().to_string(), &workload, [&pool])?;
+    let facts = what_if::Facts { workload: &workload, recorded, pool: &pool };
     let contenders = what_if::contenders(&pool);
-    let draw = |seed| what_if::draw(&workload, seed);
+    let draw = |seed| what_if::draw(&facts, seed);
     let outcomes = compare(&contenders, options.seeds, options.late, draw, tell);
     let (name, late_milliseconds) = (path.display().to_string(), options.late);
     let comparison = Comparison { workload: name, seeds: options.seeds, late_milliseconds, outcomes };
     output::print(&match options.output {
-        Output::Table => {
-            what_if::page(&what_if::Facts { workload: &workload, recorded, pool: &pool }, &comparison)
-        }
+        Output::Table => what_if::page(&facts, &comparison),
         Output::Json => print::json(&comparison),
     })
 }
@@ -281,7 +281,9 @@ fn can_be_counted<'a>(
     workload: &Workload,
     pools: impl IntoIterator<Item = &'a Pool>,
 ) -> Result<(), Unusable> {
-    let why = format!("nothing says what the pods of {name} use; --scenario reserved does");
+    let why = format!(
+        "nothing says what the pods of {name} use: play --scenario reserved, or a recording of a cluster that serves metrics.k8s.io"
+    );
     for pool in pools.into_iter().filter(|_| workload.uses.is_none()) {
         pool.clone().by_requests(&why)?;
     }

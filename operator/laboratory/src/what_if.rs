@@ -90,19 +90,16 @@ impl Load {
             peak_cores: peak as f64 / 1000.0,
         }
     }
-
-    fn free_cores(&self) -> f64 {
-        (self.cores - self.mean_cores).max(0.0)
-    }
 }
 
 /// The workload for a seed, with so many ScavengerJobs that they could use all that is free; those of the trace if it has any.
 #[must_use]
-pub fn draw(workload: &Workload, seed: u64) -> Workload {
+pub fn draw(facts: &Facts<'_>, seed: u64) -> Workload {
+    let workload = facts.workload;
     if !workload.scavengers.is_empty() {
         return workload.clone();
     }
-    let mut scavengers = mix(workload).draw(&mut Chance::new(seed, 2));
+    let mut scavengers = mix(facts).draw(&mut Chance::new(seed, 2));
     for sj in &mut scavengers {
         sj.arrival = sj.arrival.max(SETTLED);
     }
@@ -110,12 +107,13 @@ pub fn draw(workload: &Workload, seed: u64) -> Workload {
 }
 
 /// Short and long work, as far as the time allows, of pods that take at most half a node.
-fn mix(workload: &Workload) -> Mix {
+fn mix(facts: &Facts<'_>) -> Mix {
+    let workload = facts.workload;
     let largest = workload.nodes.iter().map(|node| node.capacity.cpu / 1000).max().unwrap_or(0);
     let sizes = CORES.iter().filter(|cores| *cores * 2 <= largest).count().max(1);
     let longest = (workload.length / 2).clamp(MINUTE, 12 * HOUR);
     let work = ((10 * MINUTE).min(longest / 2), longest);
-    let cores = Load::of(workload).free_cores().ceil() as i64;
+    let cores = facts.free_cores().ceil() as i64;
     let length = workload.length;
     Mix { work, cores: &CORES[..sizes], ..Mix::filling(1, length) }.asking_for(cores, length)
 }
@@ -138,11 +136,25 @@ pub fn page(facts: &Facts<'_>, comparison: &Comparison) -> String {
     cluster(&mut text, facts, comparison);
     scavengers(&mut text, facts, comparison);
     text.push('\n');
-    table(&mut text, &comparison.outcomes);
+    table(&mut text, facts, &comparison.outcomes);
     text.push('\n');
     text.push_str(&recommendation(&comparison.outcomes, facts));
-    text.push_str(LIMITS);
+    text.push_str(&limits(facts));
     text
+}
+
+impl Facts<'_> {
+    /// True if the pool counts capacity by use.
+    fn is_by_use(&self) -> bool {
+        self.pool.settings.places_by_use()
+    }
+
+    /// Cores that are free on average, as the pool counts them.
+    fn free_cores(&self) -> f64 {
+        let load = Load::of(self.workload);
+        let used = self.recorded.and_then(|recorded| recorded.used_cores).filter(|_| self.is_by_use());
+        (load.cores - used.unwrap_or(load.mean_cores)).max(0.0)
+    }
 }
 
 fn cluster(text: &mut String, facts: &Facts<'_>, comparison: &Comparison) {
@@ -167,7 +179,8 @@ fn cluster(text: &mut String, facts: &Facts<'_>, comparison: &Comparison) {
         let _ =
             writeln!(text, "  they use       {} on average, as metrics.k8s.io measured it", percent(used));
     }
-    let _ = writeln!(text, "  free           {} on average", percent(load.free_cores()));
+    let counted = if facts.is_by_use() { "use" } else { "requests" };
+    let _ = writeln!(text, "  free           {} on average, by {counted}", percent(facts.free_cores()));
     if workload.length < DAY {
         text.push_str(
             "This is less than a day. Nights and weekends are not in it: record a week before you decide.\n",
@@ -178,7 +191,7 @@ fn cluster(text: &mut String, facts: &Facts<'_>, comparison: &Comparison) {
 fn scavengers(text: &mut String, facts: &Facts<'_>, comparison: &Comparison) {
     text.push('\n');
     if facts.workload.scavengers.is_empty() {
-        let mix = mix(facts.workload);
+        let mix = mix(facts);
         let (least, most) = (span(mix.work.0), span(mix.work.1));
         let sizes: Vec<String> = mix.cores.iter().map(i64::to_string).collect();
         let _ = writeln!(
@@ -205,7 +218,7 @@ fn scavengers(text: &mut String, facts: &Facts<'_>, comparison: &Comparison) {
 /// A column: its two heads, how many digits its figures have, and the figure.
 type Column = (&'static str, &'static str, usize, fn(&Figures) -> f64);
 
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 10] = [
     ("core hours", "kept", 1, |figures| figures.kept_core_hours),
     ("core hours", "lost", 1, |figures| figures.lost_core_hours),
     ("ScavengerJobs", "done", 0, |figures| figures.finished),
@@ -215,22 +228,25 @@ const COLUMNS: [Column; 9] = [
     ("that is %", "of all", 2, |figures| figures.ordinary_later_percent),
     ("later by s,", "mean", 1, |figures| figures.ordinary_later_seconds),
     ("preempted", "more often", 0, |figures| figures.ordinary_preemptions),
+    ("killed for", "memory", 0, |figures| figures.killed_for_memory),
 ];
 
-fn table(text: &mut String, outcomes: &[Outcome]) {
-    let mut rows = vec![
-        std::iter::once("start").chain(COLUMNS.map(|(head, ..)| head)).map(str::to_owned).collect(),
-        std::iter::once("up to").chain(COLUMNS.map(|(_, head, ..)| head)).map(str::to_owned).collect(),
-    ];
+fn table(text: &mut String, facts: &Facts<'_>, outcomes: &[Outcome]) {
+    // By requests memory is never short.
+    let columns = &COLUMNS[..if facts.is_by_use() { COLUMNS.len() } else { COLUMNS.len() - 1 }];
+    let heads = |first: &str, head: fn(&Column) -> &'static str| {
+        std::iter::once(first).chain(columns.iter().map(head)).map(str::to_owned).collect()
+    };
+    let mut rows = vec![heads("start", |(head, ..)| head), heads("up to", |(_, head, ..)| head)];
     for (percent, outcome) in THRESHOLDS.iter().zip(outcomes) {
-        let figures = COLUMNS.map(|(_, _, digits, figure)| {
-            let Interval { median, .. } = outcome.over(figure);
+        let figures = columns.iter().map(|(_, _, digits, figure)| {
+            let Interval { median, .. } = outcome.over(*figure);
             if median.is_nan() { "-".to_owned() } else { format!("{median:.digits$}") }
         });
         rows.push(std::iter::once(format!("{percent}%")).chain(figures).collect::<Vec<String>>());
     }
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..=COLUMNS.len()).map(width).collect();
+    let widths: Vec<usize> = (0..=columns.len()).map(width).collect();
     for row in &rows {
         let cells: Vec<String> =
             row.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
@@ -285,9 +301,20 @@ fn recommendation(outcomes: &[Outcome], facts: &Facts<'_>) -> String {
     }
 }
 
-const LIMITS: &str = "\n\
-    What this does not show: capacity is counted by requests (accounting Usage is not played); kube-scheduler is played with\n\
-    resources and priorities alone, not with affinity, spread or volumes; your users' ScavengerJobs are others than these.\n";
+fn limits(facts: &Facts<'_>) -> String {
+    let capacity = if facts.is_by_use() {
+        "how pods on a busy node slow each other down, beyond the cores that they get."
+    } else if facts.workload.uses.is_some() {
+        "accounting by use. This recording has what pods use: name a pool with accounting Usage by --pool to play that."
+    } else {
+        "accounting by use: this recording does not have what pods use."
+    };
+    format!(
+        "\nWhat this does not show:\n- {capacity}\n\
+         - affinity, spread and volumes of pods: kube-scheduler is played with resources and priorities alone.\n\
+         - your users' ScavengerJobs, which are others than these.\n"
+    )
+}
 
 fn number(count: usize, what: &str) -> String {
     let digits = count.to_string();
@@ -341,7 +368,14 @@ mod tests {
         let load = Load::of(&workload(&[(0, 3 * HOUR, 4), (3 * HOUR, HOUR, 6), (5 * HOUR, 9 * HOUR, 2)]));
         assert_eq!((load.cores, load.peak_cores), (16.0, 6.0), "one ends when the next begins");
         assert!((load.mean_cores - 20.0 / 6.0).abs() < 1e-9, "{load:?}");
-        assert_eq!(Load::of(&workload(&[])).free_cores(), 16.0);
+        let (workload, usual) = (workload(&[]), Pool::usual(PreemptionMode::Scheduler));
+        let facts = Facts { workload: &workload, recorded: None, pool: &usual };
+        assert_eq!(facts.free_cores(), 16.0);
+        let recorded = Some(Recorded { begin: jiff::Timestamp::UNIX_EPOCH, used_cores: Some(3.0) });
+        assert_eq!(Facts { recorded, ..facts }.free_cores(), 16.0);
+        let spec = "{ accounting: Usage, usage: {} }";
+        let by_use = crate::pool::Document::of_spec(spec).unwrap().pool().unwrap();
+        assert_eq!(Facts { recorded, pool: &by_use, ..facts }.free_cores(), 13.0);
     }
 
     #[test]
@@ -355,21 +389,27 @@ mod tests {
 
     #[test]
     fn drawn_scavenger_jobs_fit_the_nodes_and_the_time() {
-        let workload = workload(&[(0, HOUR, 4)]);
-        let drawn = draw(&workload, 1);
-        assert_eq!(drawn, draw(&workload, 1));
+        let (workload, pool) = (workload(&[(0, HOUR, 4)]), Pool::usual(PreemptionMode::Scheduler));
+        let facts = Facts { workload: &workload, recorded: None, pool: &pool };
+        let drawn = draw(&facts, 1);
+        assert_eq!(drawn, draw(&facts, 1));
         assert!(drawn.scavengers.len() > 3, "{}", drawn.scavengers.len());
         for sj in &drawn.scavengers {
             assert!(sj.arrival >= SETTLED && sj.work <= 3 * HOUR && sj.requests.cpu <= 4000, "{sj:?}");
         }
-        assert_eq!(draw(&drawn, 2).scavengers, drawn.scavengers, "a trace that has some keeps them");
+        assert_eq!(
+            draw(&Facts { workload: &drawn, ..facts }, 2).scavengers,
+            drawn.scavengers,
+            "a trace that has some keeps them"
+        );
     }
 
     fn outcome(later: f64, preempted: f64, runs: usize, kept: f64) -> Outcome {
-        let workload = workload(&[(0, HOUR, 4)]);
-        let contenders = contenders(&Pool::usual(PreemptionMode::Scheduler));
+        let (workload, pool) = (workload(&[(0, HOUR, 4)]), Pool::usual(PreemptionMode::Scheduler));
+        let facts = Facts { workload: &workload, recorded: None, pool: &pool };
+        let contenders = contenders(&pool);
         let mut outcome =
-            compare(&contenders[..1], runs as u64, 50, |seed| draw(&workload, seed), |_| {}).remove(0);
+            compare(&contenders[..1], runs as u64, 50, |seed| draw(&facts, seed), |_| {}).remove(0);
         let last = outcome.runs.last_mut().unwrap();
         (last.ordinary_pods, last.ordinary_later, last.ordinary_preemptions) = (3000.0, later, preempted);
         last.kept_core_hours = kept;

@@ -3,13 +3,13 @@
 //! Nodes of a workload stay as they are, so that a recording takes part with the nodes that were open for at least half of the
 //! time, and with the pods that ran there. What is left out is said.
 
-use std::{collections::BTreeMap, io::BufRead};
+use std::{collections::BTreeMap, io::BufRead, sync::Arc};
 
 use jiff::Timestamp;
 use scavenger_recording::{self as recording, Class, Event, Line};
 
 use super::{
-    Node, Ordinary, Read, Recorded, Workload,
+    Node, Ordinary, Read, Recorded, Uses, Workload,
     read::{ends_in_the_middle, finish},
 };
 use crate::values::{Amounts, HOUR, MINUTE, SECOND, Time};
@@ -42,7 +42,8 @@ struct History {
     pods: BTreeMap<String, PodHistory>,
     /// Beginnings of times in which nothing was seen, and how long they were.
     gaps: Vec<(Timestamp, Time)>,
-    usage: Usage,
+    /// True once the use of any pod was measured.
+    is_measured: bool,
 }
 
 #[derive(Debug)]
@@ -58,40 +59,8 @@ struct PodHistory {
     created: Timestamp,
     bound: Option<(Timestamp, String)>,
     ended: Option<Timestamp>,
-}
-
-/// What pods use together.
-#[derive(Debug, Default)]
-struct Usage {
-    /// By pod, in millicores.
-    now: BTreeMap<String, i64>,
-    /// The sum of them, and since when it is that.
-    sum: Option<(Timestamp, i64)>,
-    /// Millicores times milliseconds until then, since the first of them was measured.
-    until: i128,
-    first: Option<Timestamp>,
-}
-
-impl Usage {
-    fn set(&mut self, time: Timestamp, name: &str, cpu_milli: Option<i64>) {
-        let before = match cpu_milli {
-            Some(cpu) => self.now.insert(name.to_owned(), cpu),
-            None => self.now.remove(name),
-        };
-        let (since, sum) = self.sum.unwrap_or((time, 0));
-        self.first.get_or_insert(time);
-        let time = time.max(since);
-        self.until += i128::from(sum) * i128::from(between(since, time));
-        self.sum = Some((time, sum + cpu_milli.unwrap_or(0) - before.unwrap_or(0)));
-    }
-
-    /// Cores on average, until this time.
-    fn cores(&self, end: Timestamp) -> Option<f64> {
-        let ((since, sum), first) = (self.sum?, self.first?);
-        let all = self.until + i128::from(sum) * i128::from(between(since, end));
-        let span = between(first, end);
-        (span > 0).then(|| all as f64 / span as f64 / 1000.0)
-    }
+    /// What it used from each time on.
+    used: Vec<(Timestamp, Amounts)>,
 }
 
 impl History {
@@ -113,7 +82,7 @@ impl History {
                 node.close(time);
             }
             Event::Pod(pod) => {
-                let history = PodHistory { pod, created: time, bound: None, ended: None };
+                let history = PodHistory { pod, created: time, bound: None, ended: None, used: Vec::new() };
                 self.pods.insert(history.pod.name.clone(), history);
             }
             Event::Bound { name, node } => {
@@ -125,16 +94,11 @@ impl History {
             Event::Started { name } => {
                 self.pod(&name)?;
             }
-            Event::Ended { name } => {
-                self.pod(&name)?.ended = Some(time);
-                if self.usage.now.contains_key(&name) {
-                    self.usage.set(time, &name, None);
-                }
-            }
-            Event::Use { name, cpu_milli, .. } => {
-                if self.pod(&name)?.pod.class != Class::Scavenger {
-                    self.usage.set(time, &name, Some(cpu_milli));
-                }
+            Event::Ended { name } => self.pod(&name)?.ended = Some(time),
+            Event::Use { name, cpu_milli, memory_mib } => {
+                let used = Amounts { cpu: cpu_milli, memory: memory_mib, ..Amounts::default() };
+                self.pod(&name)?.used.push((time, used));
+                self.is_measured = true;
             }
         }
         self.end = self.end.max(time);
@@ -168,7 +132,6 @@ impl History {
         if length < SECOND {
             return Err("it spans no time: its first and its last line are of the same second".to_owned());
         }
-        let usage = self.usage.cores(end);
         let mut notes: Vec<String> = self
             .gaps
             .iter()
@@ -191,20 +154,30 @@ impl History {
         let nodes = self.nodes.values().map(|history| node(&history.node)).collect();
         let mut workload = Workload { nodes, length, ..Workload::default() };
         let (mut of_scavengers, mut elsewhere, mut unbound) = (0, 0, 0);
+        let mut played = Vec::new();
         for history in self.pods.values() {
             match &history.bound {
                 _ if history.pod.class == Class::Scavenger => of_scavengers += 1,
                 None => unbound += 1,
                 Some((_, node)) if !self.nodes.contains_key(node) => elsewhere += 1,
-                Some((bound, _)) => workload.ordinary.extend(history.ordinary(*bound, begin, end)),
+                Some((bound, _)) => {
+                    played.extend(history.ordinary(*bound, begin, end).map(|pod| (pod, history)));
+                }
             }
         }
+        played.sort_by_key(|(pod, _)| pod.arrival);
+        workload.ordinary = played.iter().map(|(pod, _)| *pod).collect();
+        let used_cores = self.is_measured.then(|| {
+            let used = played.iter().map(|(_, history)| history.uses(begin)).collect();
+            workload.uses = Some(Arc::new(Uses::Recorded(used)));
+            mean(played.iter().map(|(_, history)| *history), end)
+        });
         note(elsewhere, "pods on those nodes");
         note(unbound, "pods that found no node: nobody knows how long they would have run");
         note(of_scavengers, "pods of ScavengerJobs");
         finish(&mut workload)?;
         workload.length = length;
-        Ok((workload, Recorded { begin, used_cores: usage }, notes))
+        Ok((workload, Recorded { begin, used_cores: used_cores.flatten() }, notes))
     }
 }
 
@@ -217,6 +190,11 @@ impl NodeHistory {
 }
 
 impl PodHistory {
+    /// What it used, by the time since the beginning.
+    fn uses(&self, begin: Timestamp) -> Vec<(Time, Amounts)> {
+        self.used.iter().map(|(time, used)| (between(begin, *time), *used)).collect()
+    }
+
     /// What was there before the recording was there when it began. What did not end goes on beyond its end; nothing if it was over
     /// before.
     fn ordinary(&self, bound: Timestamp, begin: Timestamp, end: Timestamp) -> Option<Ordinary> {
@@ -236,6 +214,18 @@ impl PodHistory {
             priority: pod.priority,
         })
     }
+}
+
+/// Cores that these pods used on average from the first measurement to the end.
+fn mean<'a>(pods: impl Iterator<Item = &'a PodHistory> + Clone, end: Timestamp) -> Option<f64> {
+    let first = pods.clone().filter_map(|pod| pod.used.first()).map(|(time, _)| *time).min()?;
+    let of = |pod: &PodHistory| -> i128 {
+        let ends = pod.used.iter().skip(1).map(|(time, _)| *time).chain([pod.ended.unwrap_or(end)]);
+        let spans = pod.used.iter().zip(ends).map(|((from, used), to)| (used.cpu, between(*from, to).max(0)));
+        spans.map(|(cpu, span)| i128::from(cpu) * i128::from(span)).sum()
+    };
+    let span = between(first, end);
+    (span > 0).then(|| pods.map(of).sum::<i128>() as f64 / span as f64 / 1000.0)
 }
 
 fn node(node: &recording::Node) -> Node {
@@ -291,7 +281,7 @@ mod tests {
         // The daemon goes on beyond the end, and the job runs from where it was bound.
         assert_eq!(pods, [(0, 180, 2_000_001_000), (10, 30, 0)]);
         assert_eq!(ordinary[1].requests, Amounts::of_pod(1000, 2048, 1));
-        assert_eq!(read.recorded.unwrap().used_cores, None);
+        assert_eq!((read.recorded.unwrap().used_cores, read.workload.uses), (None, None));
     }
 
     #[test]
@@ -331,6 +321,12 @@ mod tests {
         // 1 core for 20 minutes, 0.4 for 20, 0.2 for 40.
         let used = read.recorded.unwrap().used_cores.unwrap();
         assert!((used - 36.0 / 80.0).abs() < 1e-9, "{used}");
+        let uses = read.workload.uses.unwrap();
+        let of = |place: u32, minute: Time| uses.of(place, Amounts::default(), minute * MINUTE).cpu;
+        assert_eq!(
+            [(0, 20), (0, 59), (0, 60), (1, 30)].map(|(pod, minute)| of(pod, minute)),
+            [400, 400, 200, 600]
+        );
     }
 
     #[test]

@@ -1,7 +1,8 @@
-//! What ordinary pods use of what they request, over time. data/use/README.md says where the shapes are from.
+//! What ordinary pods use of what they request, over time: as a recording says it, or drawn. data/use/README.md says where the
+//! shapes are from that are drawn.
 //!
-//! Memory of a pod is that of one measured container. Its cpu is the load of a measured cluster in that hour, times a number
-//! that is drawn for each minute: nobody measured single pods minute by minute.
+//! Drawn memory of a pod is that of one measured container. Its cpu is the load of a measured cluster in that hour, times a
+//! number that is drawn for each minute: nobody measured single pods minute by minute.
 
 use crate::{
     chance::Chance,
@@ -23,7 +24,16 @@ const DRAWN: usize = 1009;
 
 /// What each ordinary pod uses.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Uses {
+pub enum Uses {
+    /// As it is drawn from a seed.
+    Drawn(Shapes),
+    /// As it was measured: for each pod of the workload in their order, what it used from a time on.
+    Recorded(Vec<Vec<(Time, Amounts)>>),
+}
+
+/// How use of all pods is drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shapes {
     memory: Vec<Vec<i64>>,
     cpu: Vec<i64>,
     busy: Vec<i64>,
@@ -42,17 +52,31 @@ impl Uses {
                 .map(|number| number.parse().expect("a file of the laboratory should have numbers"))
                 .collect()
         };
-        Self {
+        Self::Drawn(Shapes {
             memory: MEMORY.lines().map(numbers).collect(),
             cpu: CPU.lines().flat_map(numbers).collect(),
             busy: (0..DRAWN).map(|_| chance.between_evenly_by_size(BUSY.0, BUSY.1)).collect(),
-        }
+        })
     }
 
     /// What the ordinary pod at a place of the workload uses at a time, if it requests this.
     #[must_use]
     pub fn of(&self, place: u32, requests: Amounts, time: Time) -> Amounts {
-        let place = place as usize;
+        match self {
+            Self::Drawn(shapes) => shapes.of(place as usize, requests, time),
+            Self::Recorded(pods) => measured(&pods[place as usize], requests, time),
+        }
+    }
+}
+
+/// What was measured last; the first of all until then. A pod that was never measured uses what it requests.
+fn measured(samples: &[(Time, Amounts)], requests: Amounts, time: Time) -> Amounts {
+    let behind = samples.partition_point(|(from, _)| *from <= time);
+    samples.get(behind.saturating_sub(1)).map_or(requests, |(_, used)| *used)
+}
+
+impl Shapes {
+    fn of(&self, place: usize, requests: Amounts, time: Time) -> Amounts {
         let at = |span: Time| usize::try_from(time.max(0) / span).unwrap_or(0);
         let container = &self.memory[place % self.memory.len()];
         let load = self.cpu[at(HOUR) % self.cpu.len()];
@@ -86,5 +110,15 @@ mod tests {
         assert!((350..450).contains(&mean(|used| used.memory)), "{}", mean(|used| used.memory));
         assert_ne!(used(0, 600), used(1, 600));
         assert_ne!(used(0, 600).cpu, used(0, 601).cpu);
+    }
+
+    #[test]
+    fn what_was_measured_holds_until_the_next_time() {
+        let requests = Amounts::of_pod(1000, 1000, 0);
+        let used = |cpu: i64| Amounts { cpu, memory: 10, ..Amounts::default() };
+        let uses = Uses::Recorded(vec![vec![(MINUTE, used(100)), (3 * MINUTE, used(300))], Vec::new()]);
+        let at = |minute: i64| uses.of(0, requests, minute * MINUTE);
+        assert_eq!([0, 1, 2, 3, 99].map(|minute| at(minute).cpu), [100, 100, 100, 300, 300]);
+        assert_eq!(uses.of(1, requests, 0), requests, "it was never measured");
     }
 }

@@ -20,15 +20,23 @@ pub(super) fn trace(more: &str) -> tempfile::NamedTempFile {
     file
 }
 
+/// The file of a pool with this spec.
+fn pool(spec: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").expect("a file should be made");
+    let text = format!(
+        "apiVersion: scavenger.dev/v1alpha1\nkind: ScavengerPool\nmetadata: {{ name: default }}\nspec: {spec}\n"
+    );
+    fs::write(file.path(), text).expect("the file should take it");
+    file
+}
+
 #[test]
 fn what_cannot_be_used_is_said_in_one_line() {
     let bad_row = trace("pod,60,soon,1000,1024,\n");
     let row = bad_row.path().to_str().unwrap();
     let good = trace("");
     let good = good.path().to_str().unwrap();
-    let pool = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
-    let text = "apiVersion: scavenger.dev/v1alpha1\nkind: ScavengerPool\nmetadata: { name: default }\nspec: { startThreshold: 0.99 }\n";
-    fs::write(pool.path(), text).unwrap();
+    let pool = pool("{ startThreshold: 0.99 }");
     let pool = pool.path().to_str().unwrap();
     for (arguments, said) in [
         (&["--scenario", "weekly"][..], "there is no scenario \"weekly\"; there are steady"),
@@ -168,6 +176,13 @@ fn an_admin_reads_on_one_page_what_scavenger_jobs_would_do() {
     assert!(cautious[0] > 1.0 && full[4] > cautious[4], "{page}");
     assert!(cautious[5] < 1.0 && full[5] >= 1.0, "{page}");
     assert!(page.lines().count() < 40 && page.lines().all(|line| line.len() <= 140), "{page}");
+    assert!(page.contains("name a pool with accounting Usage"), "{page}");
+    let pool = pool("{ accounting: Usage, usage: {} }");
+    let (status, by_use, stderr) =
+        simulate(&[&arguments[..], &["--pool", pool.path().to_str().unwrap()]].concat());
+    assert_eq!((status, stderr.as_str()), (Some(0), ""));
+    assert!(by_use.contains("on average, by use") && by_use.contains("killed for"), "{by_use}");
+    assert!(by_use.lines().all(|line| line.len() <= 140) && by_use != page, "{by_use}");
     for (others, said) in [
         (&["--scenario", "steady"][..], "cannot be used with"),
         (&[], "--what-if plays the recording of a cluster: name it with --trace"),
