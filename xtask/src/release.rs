@@ -17,8 +17,8 @@ use crate::{
 ///
 /// Images with their lists of contents, those of this project's own programs for each architecture and under one index; the
 /// chart's package; install.yaml, pool.yaml, queue.yaml, postgres.yaml, node-agent.yaml, record.yaml and crds.yaml for kubectl; the commands
-/// scavenger-operator, gromacs-submitter and scavenger-tuner as static programs, which run on any Linux; the notes of this
-/// version, and SHA256SUMS over all of them.
+/// scavenger-operator, gromacs-submitter, scavenger-tuner and scavenger-laboratory as static programs, which run on any Linux;
+/// the notes of this version, and SHA256SUMS over all of them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Publish nothing: only write the files

@@ -133,6 +133,8 @@ pub(crate) enum Image {
     Supervisor,
     /// The agent of a node
     NodeAgent,
+    /// The laboratory, which plays recordings
+    Laboratory,
     /// The demo workload
     Counter,
     /// The demo workload beside Debian's mpirun and bash, for the tests
@@ -147,8 +149,8 @@ pub(crate) enum Image {
 
 /// The programs that people run on machines of their own.
 pub(super) fn commands() -> Vec<Program> {
-    let programs =
-        [Image::Operator, Image::Tuner, Image::GromacsSubmitter].into_iter().filter_map(Image::program);
+    let images = [Image::Operator, Image::Tuner, Image::GromacsSubmitter, Image::Laboratory];
+    let programs = images.into_iter().filter_map(Image::program);
     programs.map(|program| Program { linking: Linking::Static, ..program }).collect()
 }
 
@@ -182,6 +184,12 @@ pub(super) enum Linking {
 }
 
 impl Program {
+    /// True if it shares no run of cargo with the others. The laboratory needs parts of the planner that only tests have
+    /// otherwise, and what is built together has the same features.
+    pub(super) fn is_built_apart(self) -> bool {
+        self.package == "scavenger-laboratory"
+    }
+
     /// Where it lies in its image.
     pub(super) fn path(self) -> String {
         match self.linking {
@@ -226,6 +234,7 @@ impl Image {
             Self::GromacsSubmitter => "gromacs-submitter",
             Self::Supervisor => "supervisor",
             Self::NodeAgent => "node-agent",
+            Self::Laboratory => "laboratory",
             Self::Counter => "counter",
             Self::CounterMpirun => "counter-mpirun",
             Self::Gromacs => "gromacs",
@@ -254,6 +263,7 @@ impl Image {
             Self::GromacsSubmitter => program("gromacs-submitter", "gromacs-submitter"),
             Self::Supervisor => linked("scavenger-supervisor", "scavenger-supervisor", Linking::Static),
             Self::NodeAgent => linked("scavenger-node-agent", "scavenger-node-agent", Linking::Static),
+            Self::Laboratory => program("scavenger-laboratory", "scavenger-laboratory"),
             Self::Counter | Self::CounterMpirun => program("scavenger-counter", "scavenger-counter"),
             Self::Gromacs | Self::GromacsWrapped | Self::Postgres => Content::Packages,
         }
@@ -444,6 +454,7 @@ mod tests {
                 &format!("scavenger.dev/gromacs-submitter:{ours}"),
                 &format!("scavenger.dev/supervisor:{ours}"),
                 &format!("scavenger.dev/node-agent:{ours}"),
+                &format!("scavenger.dev/laboratory:{ours}"),
                 &format!("scavenger.dev/counter:{ours}"),
                 "scavenger.dev/gromacs:2022.5",
                 "scavenger.dev/postgres:15",
@@ -456,7 +467,7 @@ mod tests {
         let is_dynamic =
             |image: &Image| image.program().is_some_and(|program| program.linking == Linking::Dynamic);
         let programs: Vec<_> = Image::all().into_iter().filter(is_dynamic).collect();
-        assert_eq!(programs.len(), 4);
+        assert_eq!(programs.len(), 5);
         let recipes: BTreeSet<_> = programs.iter().map(|image| format!("{:?}", image.debian(HERE))).collect();
         assert_eq!(recipes.len(), 1);
     }

@@ -106,7 +106,7 @@ impl Checkout {
     }
 }
 
-/// Builds the programs of a checkout, those with the same linking in one run of cargo, and says where each is.
+/// Builds the programs of a checkout, those that share their dependencies in one run of cargo, and says where each is.
 pub(super) fn build(
     checkout: &Checkout,
     programs: &[Program],
@@ -115,17 +115,22 @@ pub(super) fn build(
 ) -> Result<HashMap<&'static str, PathBuf>> {
     let (fixed, dynamic): (Vec<_>, Vec<_>) =
         programs.iter().copied().partition(|program| program.linking == Linking::Static);
-    let mut found = built(checkout, cargo(checkout, profile, architecture), &dynamic)?;
+    let (apart, together): (Vec<_>, Vec<_>) =
+        dynamic.into_iter().partition(|program| profile == Profile::Release && program.is_built_apart());
+    let mut found = built(checkout, cargo(checkout, profile, architecture, false), &together)?;
+    found.extend(built(checkout, cargo(checkout, profile, architecture, true), &apart)?);
     found.extend(built(checkout, cargo_static(checkout, architecture), &fixed)?);
     Ok(found)
 }
 
-fn cargo(checkout: &Checkout, profile: Profile, architecture: Architecture) -> Command {
+fn cargo(checkout: &Checkout, profile: Profile, architecture: Architecture, apart: bool) -> Command {
     let mut command = shell::cargo(BUILD);
     match profile {
         Profile::Release => {
             command.arg("--release");
-            name_packages(&mut command, checkout, Linking::Dynamic);
+            name_packages(&mut command, checkout, |program| {
+                program.linking == Linking::Dynamic && program.is_built_apart() == apart
+            });
         }
         // Naming packages would choose other features of the dependencies than the tests have.
         Profile::Dev => {
@@ -146,18 +151,26 @@ fn cargo_static(checkout: &Checkout, architecture: Architecture) -> Command {
     let target = target(Linking::Static, architecture);
     let mut command = shell::cargo(BUILD);
     command.args(["--profile", "supervisor", "--target", target]);
-    name_packages(&mut command, checkout, Linking::Static);
+    name_packages(&mut command, checkout, |program| program.linking == Linking::Static);
     if architecture.is_foreign() {
         use_cross_compiler(&mut command, target, architecture);
     }
     command
 }
 
-/// Builds programs for machines whose libc is not known, in one run of cargo, and says where each is.
+/// Builds programs for machines whose libc is not known, and says where each is.
 pub(super) fn build_commands(
     programs: &[Program],
     architecture: Architecture,
 ) -> Result<HashMap<&'static str, PathBuf>> {
+    let (apart, together): (Vec<_>, Vec<_>) =
+        programs.iter().copied().partition(|program| program.is_built_apart());
+    let mut found = build_static(&together, architecture)?;
+    found.extend(build_static(&apart, architecture)?);
+    Ok(found)
+}
+
+fn build_static(programs: &[Program], architecture: Architecture) -> Result<HashMap<&'static str, PathBuf>> {
     let target = target(Linking::Static, architecture);
     let mut command = shell::cargo(BUILD);
     command.args(["--release", "--target", target]);
@@ -183,12 +196,12 @@ fn use_cross_compiler(command: &mut Command, target: &str, architecture: Archite
 
 const BUILD: &[&str] = &["build", "--locked", "--bins"];
 
-/// Those of every image, whichever are wanted: the packages that are built together decide the features of what they depend
+/// Those of every image that are built together, whichever are wanted: the packages that are built together decide the features of what they depend
 /// on, and an image shall be the same whether it is built alone or with others.
-fn name_packages(command: &mut Command, checkout: &Checkout, linking: Linking) {
+fn name_packages(command: &mut Command, checkout: &Checkout, is_wanted: impl Fn(Program) -> bool) {
     let programs = Image::value_variants().iter().filter_map(|image| image.program());
     let packages: BTreeSet<_> =
-        programs.filter(|program| program.linking == linking).map(|program| program.package).collect();
+        programs.filter(|program| is_wanted(*program)).map(|program| program.package).collect();
     for package in packages.into_iter().filter(|package| checkout.has(package)) {
         command.args(["--package", package]);
     }
@@ -218,11 +231,18 @@ mod tests {
 
     #[test]
     fn what_is_built_together_does_not_depend_on_what_is_wanted() {
-        let command = cargo(&Checkout::this(), Profile::Release, Architecture::of_this_machine());
-        let packages: Vec<_> = command.get_args().filter(|argument| *argument != "--package").collect();
-        for package in ["gromacs-submitter", "scavenger-counter", "scavenger-operator", "scavenger-tuner"] {
-            assert!(packages.contains(&package.as_ref()), "{packages:?}");
-        }
+        let built = |apart: bool| -> Vec<String> {
+            let here = Architecture::of_this_machine();
+            let command = cargo(&Checkout::this(), Profile::Release, here, apart);
+            let arguments: Vec<_> =
+                command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
+            let named =
+                arguments.iter().zip(arguments.iter().skip(1)).filter(|(flag, _)| *flag == "--package");
+            named.map(|(_, package)| package.clone()).collect()
+        };
+        let together = ["gromacs-submitter", "scavenger-counter", "scavenger-operator", "scavenger-tuner"];
+        assert_eq!(built(false), together);
+        assert_eq!(built(true), ["scavenger-laboratory"], "its features are not for the operator");
     }
 
     #[test]
@@ -240,7 +260,9 @@ mod tests {
     fn another_architecture_has_a_compiler_of_its_own() {
         let this = Checkout::this();
         for architecture in Architecture::ALL {
-            for command in [cargo_static(&this, architecture), cargo(&this, Profile::Release, architecture)] {
+            for command in
+                [cargo_static(&this, architecture), cargo(&this, Profile::Release, architecture, false)]
+            {
                 let compilers = command
                     .get_envs()
                     .filter(|(_, value)| value.is_some_and(|value| value.to_string_lossy().ends_with("-gcc")))
