@@ -15,6 +15,7 @@ mod pipeline;
 mod policies;
 mod pool_rules;
 mod quotas;
+mod record;
 mod registry;
 mod results;
 mod row_life;

@@ -174,7 +174,8 @@ fn cluster(text: &mut String, facts: &Facts<'_>, comparison: &Comparison) {
     );
     let _ = writeln!(text, "  ordinary pods  {}", number(workload.ordinary.len(), "pod"));
     let _ = writeln!(text, "  they request   {} on average", percent(load.mean_cores));
-    let _ = writeln!(text, "                 {} at the busiest moment", percent(load.peak_cores));
+    let waited = if load.peak_cores > load.cores { ": more than there is, so some waited" } else { "" };
+    let _ = writeln!(text, "                 {} at the busiest moment{waited}", percent(load.peak_cores));
     if let Some(used) = recorded.and_then(|recorded| recorded.used_cores) {
         let _ =
             writeln!(text, "  they use       {} on average, as metrics.k8s.io measured it", percent(used));
