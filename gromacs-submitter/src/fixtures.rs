@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use scavenger_schema::scavenger_job::ImagePullPolicy;
 use scavenger_schema::simulation::{
-    BenchmarkColumns, CommandColumns, GromacsToTune, Kind, LadderRung, LadderSettings, PrivateState,
+    BenchmarkColumns, CommandColumns, Engine, GromacsToTune, Kind, LadderRung, LadderSettings, PrivateState,
     RowStatus, State, System,
 };
 use scavenger_schema::tuning::{Layout, NodeShape, Resources};
@@ -58,6 +58,7 @@ pub(crate) fn row() -> GromacsToTune {
         persistent_volume_claim: "data".to_owned(),
         tpr_path: "water/topol.tpr".to_owned(),
         multidir: Vec::new(),
+        engine: Engine::ThreadMpi,
         image: None,
         pinned_image: None,
         run_as_user: 1000,

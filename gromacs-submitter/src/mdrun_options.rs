@@ -3,16 +3,19 @@
 //! Only here stands which these are. What the pipeline decides itself is none of them: files of its own, checkpoints,
 //! ranks, threads, devices, and how long mdrun runs.
 
+use scavenger_schema::simulation::Engine;
+
 use crate::gmx_options::{self, Argument, OptionError, Tool, Value};
 
 /// Every option that a row may set, in the order of the alphabet.
-const OPTIONS: [(&str, Value); 20] = [
+const OPTIONS: [(&str, Value); 23] = [
     ("-awh", Value::File),
     ("-ddcheck", Value::Switch),
     ("-ddorder", Value::Word(&["interleave", "pp_pme", "cartesian"])),
     ("-dlb", Value::Word(&["auto", "no", "yes"])),
     ("-dds", Value::Real(0.1, 1.0)),
     ("-ei", Value::File),
+    ("-nex", Value::Whole(0, i32::MAX as i64)),
     ("-nocpnum", Value::Switch),
     ("-noddcheck", Value::Switch),
     ("-noreprod", Value::Switch),
@@ -22,7 +25,9 @@ const OPTIONS: [(&str, Value); 20] = [
     ("-plumed", Value::File),
     ("-rcon", Value::Real(0.0, 100.0)),
     ("-rdd", Value::Real(0.0, 100.0)),
+    (REPLEX, Value::Whole(1, i32::MAX as i64)),
     ("-reprod", Value::Switch),
+    ("-reseed", Value::Whole(-1, i32::MAX as i64)),
     ("-table", Value::File),
     ("-tableb", Value::Files),
     ("-tablep", Value::File),
@@ -35,8 +40,14 @@ const PIN: &str = "-pin";
 /// Steps between pair searches; 0 leaves the choice to mdrun.
 const NSTLIST: &str = "-nstlist";
 
+/// Steps between two exchanges of replicas.
+const REPLEX: &str = "-replex";
+
+/// Options about exchanges, which only simulations in one mdrun can make.
+const EXCHANGES: [&str; 3] = [REPLEX, "-nex", "-reseed"];
+
 /// Options that a row could seem to need, and with which it would not come to its end.
-const REFUSED: [(&str, &str); 8] = [
+const REFUSED: [(&str, &str); 5] = [
     ("-cpnum", "mdrun then writes each checkpoint under another name, and the row goes on from state.cpt"),
     ("-membed", MEMBED),
     ("-mn", MEMBED),
@@ -45,15 +56,7 @@ const REFUSED: [(&str, &str); 8] = [
         "-multidir",
         "name the folders in the row's own multidir instead (gromacs-submitter add --multidir sim0 sim1)",
     ),
-    ("-nex", REPLEX),
-    ("-replex", REPLEX),
-    ("-reseed", REPLEX),
 ];
-/// Replicas exchange through the MPI library that joins their processes. With thread-MPI, which the images have, mdrun
-/// refuses to run several simulations at all.
-const REPLEX: &str = "replicas exchange inside one mdrun of a GROMACS with library MPI, and a row runs one mdrun in each \
-    folder: leave it out to compute the simulations without exchanges, or run `mpirun gmx_mpi mdrun -multidir ... -replex` \
-    as a ScavengerJob of your own (docs/checkpointing.md, MPI)";
 const MEMBED: &str =
     "an embedding asks questions and cannot go on from a checkpoint: run it yourself, and add its result";
 
@@ -90,13 +93,25 @@ impl MdrunOptions {
         })
     }
 
-    /// The same of a row of so many simulations.
+    /// The same of a row of so many simulations, and of the engine that runs them.
     ///
     /// # Errors
     /// [`OptionError`] with a sentence for the first word that is wrong.
-    pub fn of_row(words: &[String], simulations: u32) -> Result<Self, OptionError> {
+    pub fn of_row(words: &[String], simulations: u32, engine: Engine) -> Result<Self, OptionError> {
         let options = Self::read(words)?;
-        if options.pins() && simulations > 1 { Err(OptionError::PinSeveral) } else { Ok(options) }
+        let is_one_mdrun = engine == Engine::Mpi && simulations > 1;
+        let exchange = EXCHANGES.into_iter().find(|option| options.has(option));
+        match exchange.filter(|_| !is_one_mdrun) {
+            Some(option) => Err(OptionError::Exchange(option)),
+            None if options.pins() && simulations > 1 => Err(OptionError::PinSeveral),
+            None => Ok(options),
+        }
+    }
+
+    /// Steps between two exchanges of replicas, if there are any.
+    #[must_use]
+    pub fn exchange_interval(&self) -> Option<i64> {
+        self.value(REPLEX).and_then(|steps| steps.parse().ok())
     }
 
     /// True if threads shall be pinned to cores.
@@ -191,11 +206,29 @@ mod tests {
         assert_eq!(read("-nstlist 200 -dlb yes").expect("should be good").nstlist(), Some(200));
         assert_eq!(read("-nstlist 0").expect("should be good").nstlist(), None, "mdrun chooses");
         assert_eq!(options.nstlist(), None);
-        assert!(MdrunOptions::of_row(&kept, 1).is_ok());
-        let error = MdrunOptions::of_row(&kept, 2).expect_err("should be refused").to_string();
+        let of_row = |words, simulations| MdrunOptions::of_row(words, simulations, Engine::ThreadMpi);
+        assert!(of_row(&kept, 1).is_ok());
+        let error = of_row(&kept, 2).expect_err("should be refused").to_string();
         assert!(error.contains("would all be pinned to the same cores"), "{error}");
         let off = words("-pin off");
-        assert!(MdrunOptions::of_row(&off, 2).is_ok());
+        assert!(of_row(&off, 2).is_ok());
+    }
+
+    #[test]
+    fn replicas_exchange_in_one_mdrun_alone() {
+        let exchange = words("-dlb no -replex 1000 -nex 100 -reseed -1");
+        let options = MdrunOptions::of_row(&exchange, 4, Engine::Mpi).expect("should be good");
+        assert_eq!(options.exchange_interval(), Some(1000));
+        assert_eq!(options.arguments("/data").join(" "), exchange.join(" "));
+        assert_eq!(read("-dlb no").expect("should be good").exchange_interval(), None);
+        for option in ["-replex 1000", "-nex 100", "-reseed 7"] {
+            for (simulations, engine) in [(4, Engine::ThreadMpi), (1, Engine::Mpi), (1, Engine::ThreadMpi)] {
+                let error = MdrunOptions::of_row(&words(option), simulations, engine);
+                let error = error.expect_err("should be refused").to_string();
+                let name = option.split(' ').next().unwrap_or_default();
+                assert!(error.starts_with(&format!("mdrun option {name} needs engine mpi and ")), "{error}");
+            }
+        }
     }
 
     #[test]
@@ -208,14 +241,7 @@ mod tests {
                 "-multidir a b",
                 "-multidir cannot be set for a row: name the folders in the row's own multidir",
             ),
-            (
-                "-replex 1000",
-                "-replex cannot be set for a row: replicas exchange inside one mdrun of a GROMACS with library MPI",
-            ),
-            (
-                "-nex 10",
-                "leave it out to compute the simulations without exchanges, or run `mpirun gmx_mpi mdrun",
-            ),
+            ("-replex 0", "-replex needs a whole number between 1 and "),
             (
                 "-cpnum",
                 "-cpnum cannot be set for a row: mdrun then writes each checkpoint under another name",

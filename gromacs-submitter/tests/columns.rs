@@ -31,6 +31,9 @@ fn value(column: &'static Column) -> BoxedStrategy<Value> {
         (_, "command") => vec("[ -~é\n]{1,20}", 1..5).prop_map(Value::Texts).boxed(),
         (_, "cpu_millicores") => (100..500).prop_map(Value::Integer).boxed(),
         (_, "image") => "[a-z0-9:./]{1,30}".prop_map(Value::Text).boxed(),
+        (_, "engine") => prop_oneof![Just("thread-mpi"), Just("mpi")]
+            .prop_map(|name: &str| Value::Text(name.to_owned()))
+            .boxed(),
         (Kind::Text, _) => "[a-zé\", ]{1,40}".prop_map(Value::Text).boxed(),
         (_, "grompp_options") => {
             Just(Value::Texts(words(&["-f", "md.mdp", "-c", "a.gro", "-p", "topol.top"]))).boxed()

@@ -217,6 +217,19 @@ fn a_checkpoint_that_is_damaged_and_the_only_one_is_named() {
     assert_eq!((code, parse(&text).first_step), (Some(0), Some(0)), "{text}");
 }
 
+/// The supervisor brings SIGTERM to what a shell runs, and to leaves.
+#[test]
+fn sigterm_while_a_checkpoint_is_read_says_nothing_of_it() {
+    let (volume, work) = row("if [ \"$2\" = check ]; then kill -TERM $$; fi", &NAMES);
+    for (file, text) in [("sim0/state.cpt", "90"), ("sim0/state_prev.cpt", "30")] {
+        write(&work, file, text);
+    }
+    let (code, text) = run(&volume, &work, &NAMES, &["gmx", "mdrun"]);
+    assert_eq!((code, parse(&text).restored.len()), (Some(143), 0), "{text}");
+    let kept = contents(&work.join("sim0"));
+    assert!(kept["state.cpt"] == "90" && !kept.contains_key("state_damaged1.cpt"), "{kept:?}");
+}
+
 /// Each mdrun has GPUs of its own, or several have one.
 #[test]
 fn gpus_are_divided() {

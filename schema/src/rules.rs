@@ -203,6 +203,12 @@ pub(crate) const RULES: &[Rule] = &[
         condition: "kind <> 'command' or (num_nonnulls(append, checkpoint_path, deadline, min_cpu_millicores, min_ns_per_day, fallback_after_seconds, min_efficiency, max_configurations, gpu_price, memory_price, atoms, box_nm, nsteps, init_step, dt_ps, cutoff_nm, rlist_nm, nstlist, pme_grid, pme_order, bonded_interactions, constraints, gpu_nonbonded, gpu_pme, gpu_bonded, gpu_update, gromacs_version) = 0 and multidir = '{}' and mdrun_options = '{}' and grompp_options = '{}')",
         message: "a command is no simulation and has one configuration; leave out multidir, append, checkpoint_path, mdrun_options, grompp_options, deadline, fallback_after_seconds, min_cpu_millicores, min_ns_per_day, what chooses configurations, and the columns about the system",
     },
+    Rule {
+        since: 23,
+        name: "engine_of_simulation",
+        condition: "engine = 'thread-mpi' or kind = 'simulation'",
+        message: "only a simulation has an engine; leave it out",
+    },
 ];
 
 /// What a person must change so that the CHECK constraint `name` holds; none if it is not one that people can break.

@@ -151,6 +151,49 @@ impl TryFrom<String> for Kind {
     }
 }
 
+/// Which mdrun runs a simulation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Engine {
+    /// `gmx mdrun`, whose ranks are threads. Several simulations are as many processes.
+    ThreadMpi,
+    /// `mpirun gmx_mpi mdrun`, whose ranks are processes. Several simulations are one mdrun, and can exchange.
+    Mpi,
+}
+
+impl Engine {
+    /// All engines.
+    pub const ALL: [Self; 2] = [Self::ThreadMpi, Self::Mpi];
+
+    /// As the database spells it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::ThreadMpi => "thread-mpi",
+            Self::Mpi => "mpi",
+        }
+    }
+}
+
+impl TryFrom<String> for Engine {
+    type Error = UnknownEngine;
+
+    fn try_from(text: String) -> Result<Self, UnknownEngine> {
+        Self::ALL.into_iter().find(|engine| engine.as_str() == text).ok_or(UnknownEngine(text))
+    }
+}
+
+/// The text is no engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownEngine(String);
+
+impl fmt::Display for UnknownEngine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "unknown engine {:?}; is the database schema newer than this program?", self.0)
+    }
+}
+
+impl std::error::Error for UnknownEngine {}
+
 /// The text is no kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownKind(String);
@@ -214,6 +257,9 @@ pub struct GromacsToTune {
     pub tpr_path: String,
     /// Folders of several simulations, relative to that of the file; empty for one simulation.
     pub multidir: Vec<String>,
+    /// Which mdrun runs it.
+    #[sqlx(try_from = "String")]
+    pub engine: Engine,
     /// Container image, if not the default.
     pub image: Option<String>,
     /// The same by its digest, as the inspection ran it.
@@ -425,6 +471,12 @@ impl GromacsToTune {
         let columns = &self.command_columns;
         let words = columns.command.as_deref()?;
         Some(Command { words, cpu_millicores: columns.cpu_millicores?, memory_bytes: columns.memory_bytes? })
+    }
+
+    /// True if its mdrun is started by the launcher of library MPI.
+    #[must_use]
+    pub fn uses_library_mpi(&self) -> bool {
+        self.engine == Engine::Mpi
     }
 
     /// True if it computes several simulations side by side.

@@ -8,6 +8,7 @@ mod confinement;
 mod equilibration;
 mod examples;
 mod lifecycle;
+mod mpi;
 mod multidir;
 mod operator;
 mod operator_verbs;

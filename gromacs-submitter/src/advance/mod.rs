@@ -20,6 +20,7 @@
 //! | Which configurations does it try? | `ladder.rs` | `with_ladder` |
 //! | Which configuration does it go on with? | `chooser.rs` | `choose` |
 //! | Which configurations do several simulations have? | `together.rs` | `together` |
+//! | What do ranks take that are processes? | `together.rs` | `in_processes` |
 //! | Which step has its checkpoint reached? | `checkpoint.rs` | `saved_step` |
 //! | Has it lost its checkpoint? | `checkpoint.rs` | `lost` |
 //! | Will it miss its deadline? | `deadline.rs` | `late_seconds` |
@@ -86,7 +87,7 @@ pub use renewal::{renewed, was_asked};
 pub use seen::{Details, Earlier, Input, Log, LogToRead, Needs, Seen, Settings};
 pub(crate) use short::MOST_SHORT_ENDS;
 pub use step::{Action, Refused, Step};
-pub use together::{Share, share, together};
+pub use together::{Share, in_processes, share, together};
 
 /// How long after its end a cancelled row is looked at once more: a submitter that stood still while another one
 /// cancelled the row may have made a ScavengerJob since. No request to Kubernetes takes as long.

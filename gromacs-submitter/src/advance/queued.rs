@@ -47,7 +47,7 @@ pub(super) fn queued(input: &Input<'_>) -> Step {
     if let Some(time) = row.status.private.not_before.filter(|time| *time > input.now) {
         return settle_until(row.status.clone(), None, time);
     }
-    if let Err(error) = MdrunOptions::of_row(&row.mdrun_options, row.simulations()) {
+    if let Err(error) = MdrunOptions::of_row(&row.mdrun_options, row.simulations(), row.engine) {
         let advice = "change mdrun_options (gromacs-submitter edit), and retry";
         return fail(input, format!("{error}; {advice}"));
     }

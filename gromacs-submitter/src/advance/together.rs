@@ -8,6 +8,7 @@ use scavenger_tuner_model::hardware::is_share;
 use sqlx::types::Json;
 
 use super::ladder::NoConfiguration;
+use crate::text::number_of;
 
 /// What one simulation of a row has.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,6 +51,47 @@ fn part(all: &Resources, count: u32) -> Resources {
         cpu_millicores: (all.cpu_millicores / count).max(HALF_CORE.min(all.cpu_millicores)),
         memory_bytes: all.memory_bytes / u64::from(count),
         gpus: all.gpus / count,
+    }
+}
+
+/// What a rank takes as a process of its own, in bytes: at most 45 MB beside the atoms (GROMACS 2022.5 with Open MPI 4.1), of which
+/// the launcher is a part.
+const PROCESS_BYTES: i64 = 48 << 20;
+
+/// The configurations of one simulation whose ranks are processes, each of which takes memory of its own. Their speed is taken to be
+/// that of ranks that are threads.
+///
+/// # Errors
+/// If no node holds any of them within the limits.
+pub fn in_processes(
+    row: &GromacsToTune,
+    ladder: Vec<LadderRung>,
+    share: &Share,
+) -> Result<Vec<LadderRung>, NoConfiguration> {
+    if !row.uses_library_mpi() {
+        return Ok(ladder);
+    }
+    let with_processes = |rung: LadderRung| {
+        let bytes = PROCESS_BYTES.saturating_mul(rung.layout.ntmpi.into());
+        LadderRung {
+            memory_bytes: rung.memory_bytes.saturating_add(bytes),
+            predicted_memory_bytes: rung.predicted_memory_bytes.saturating_add(bytes),
+            ..rung
+        }
+    };
+    let all: Vec<LadderRung> = ladder.into_iter().map(with_processes).collect();
+    let least = all.iter().min_by_key(|rung| rung.memory_bytes).map(LadderRung::resources);
+    let fits = |rung: &LadderRung| {
+        let wanted = rung.resources();
+        let on_nodes =
+            share.nodes.iter().any(|node| rung.may_run_on(node) && wanted.fits_in(&node.allocatable));
+        on_nodes && allow(&share.limits, &wanted)
+    };
+    let fitting: Vec<LadderRung> = all.into_iter().filter(fits).collect();
+    if fitting.is_empty() {
+        Err(NoConfiguration::Now(too_large(row.simulations(), least)))
+    } else {
+        Ok(fitting)
     }
 }
 
@@ -133,9 +175,10 @@ fn too_large(count: u32, least: Option<Resources>) -> String {
             least.memory_bytes >> 20
         )
     });
+    let or = if count > 1 { ", or cancel the row and add the simulations as rows of fewer each" } else { "" };
     format!(
-        "no node holds {count} simulations within the limits of the row and the pool{needs}; allow more, or cancel the row \
-         and add the simulations as rows of fewer each"
+        "no node holds {} within the limits of the row and the pool{needs}; allow more{or}",
+        number_of(count as usize, "simulation")
     )
 }
 
@@ -221,6 +264,7 @@ fn total(count: u32, each: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use scavenger_schema::simulation::Engine;
     use scavenger_schema::tuning::{Interval, Layout};
 
     use super::*;
@@ -277,6 +321,32 @@ mod tests {
         assert!((found[3].ns_per_day_p10 / found[3].ns_per_day_p50 - 0.8).abs() < 1e-9);
         let alone = together(&row(), ladder(), &[], &[], &Limits::default());
         assert_eq!(alone.expect("should be as it was"), ladder());
+    }
+
+    #[test]
+    fn ranks_that_are_processes_take_memory_of_their_own() {
+        let with_library_mpi = |row| GromacsToTune { engine: Engine::Mpi, ..row };
+        let nodes = [node(16, 32, 0)];
+        let of_processes =
+            |row: &GromacsToTune, limits: &Limits| in_processes(row, ladder(), &share(row, &nodes, limits));
+        let unlimited = Limits::default();
+        assert_eq!(of_processes(&of_four(), &unlimited).expect("should be as it was"), ladder());
+        for row in [row(), of_four()].map(with_library_mpi) {
+            let found = of_processes(&row, &unlimited).expect("should fit");
+            let expected: Vec<i64> = ladder()
+                .iter()
+                .map(|rung| rung.memory_bytes + PROCESS_BYTES * i64::from(rung.layout.ntmpi))
+                .collect();
+            assert_eq!(found.iter().map(|rung| rung.memory_bytes).collect::<Vec<_>>(), expected);
+        }
+        let limits = Limits { max_memory_bytes: Some(310 << 20), ..Limits::default() };
+        let why = of_processes(&with_library_mpi(row()), &limits).expect_err("should not fit");
+        let NoConfiguration::Now(words) = why else { panic!("{why:?} is for ever") };
+        assert!(
+            words.starts_with("no node holds 1 simulation within the limits")
+                && words.ends_with("; allow more"),
+            "{words}"
+        );
     }
 
     #[test]

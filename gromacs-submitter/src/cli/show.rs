@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use scavenger_schema::simulation::Engine;
 use scavenger_schema::tuning::EFFICIENCY;
 use serde::Deserialize as _;
 use serde_json::Value;
@@ -119,6 +120,8 @@ fn facts(row: &QueueRow, story: &Value) -> Vec<(&'static str, String)> {
         facts.push(("runs with", format!("{configuration}{place}")));
     }
     facts.extend(super::simulations::together(row, simulation).map(|text| ("simulations", text)));
+    let engine = simulation["engine"].as_str().filter(|engine| *engine != Engine::ThreadMpi.as_str());
+    facts.extend(engine.map(|engine| ("engine", engine.to_owned())));
     if let Some(path) = simulation["checkpoint_path"].as_str() {
         facts.push(("starts from", path.to_owned()));
     }

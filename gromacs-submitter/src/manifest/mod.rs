@@ -44,7 +44,7 @@ use crate::gpus;
 use crate::grompp_options;
 use crate::mdrun_log::step_interval;
 use crate::mdrun_options::MdrunOptions;
-use crate::multidir;
+use crate::multidir::{self, mpi};
 use crate::probe::{
     GROMPP_SCRIPT, INSPECT_SCRIPT, PREPARE_SCRIPT, START_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT,
 };
@@ -63,6 +63,9 @@ const SEARCHES_TO_STOP: i32 = 2;
 /// 2025.2 looks for signals less often: it says that it stops within so many steps. From which release on is not known;
 /// from this one it is reckoned with.
 const STEPS_TO_STOP: (u32, i32) = (2023, 200);
+
+/// Replicas agree on it every 200 steps: 2022.5 says that it stops within twice as many.
+const STEPS_TO_STOP_TOGETHER: i32 = 400;
 
 /// Bytes of a checkpoint per atom: positions and velocities, written twice (file and copy) in double precision at worst.
 const CHECKPOINT_BYTES_PER_ATOM: f64 = 96.0;
@@ -117,7 +120,7 @@ pub fn needed_grace_seconds(row: &GromacsToTune, rung: &LadderRung) -> i64 {
     // All simulations of a row write at the same time.
     let atoms = row.system.atoms.unwrap_or(0) as f64 * f64::from(row.simulations());
     let writing = atoms * CHECKPOINT_BYTES_PER_ATOM / SLOW_VOLUME_BYTES_PER_SECOND;
-    let seeing = if row.is_multidir() { multidir::LOOK_SECONDS } else { 0.0 };
+    let seeing = if is_followed_by_script(row) { multidir::LOOK_SECONDS } else { 0.0 };
     // A float that is too large becomes the largest integer.
     (STOP_SECONDS + seconds_to_heed(row, rung) + writing + seeing).ceil() as i64
 }
@@ -144,6 +147,9 @@ fn steps_to_stop(row: &GromacsToTune, rung: &LadderRung) -> i32 {
     // mdrun raises what the file says, but not what the row's own option says.
     let of_file = || row.system.nstlist.unwrap_or(chosen).max(chosen);
     let searches = further_options(row).nstlist().unwrap_or_else(of_file).saturating_mul(SEARCHES_TO_STOP);
+    if further_options(row).exchange_interval().is_some() {
+        return searches.max(STEPS_TO_STOP_TOGETHER);
+    }
     match row.system.gromacs_version.as_deref().and_then(release_year) {
         Some(year) if year < STEPS_TO_STOP.0 => searches,
         _ => searches.max(STEPS_TO_STOP.1),
@@ -166,22 +172,26 @@ pub fn simulation_job(
     spec.node_selector.extend(rung.node_labels.0.clone());
     spec.runtime_class_name = settings.gpu_runtime_class.clone().filter(|_| rung.gpus > 0);
     // mdrun refuses to start where the image sets another number.
-    spec.env = threads(rung.layout.ntomp);
+    spec.env.extend(threads(rung.layout.ntomp));
     spec.interruption_after = checkpoint::interval(row).into();
     if starts_over(row) {
         // What an interrupted attempt left is written over, not kept beside.
-        spec.command = ["gmx", "-nobackup", "mdrun"].map(ToOwned::to_owned).to_vec();
-    } else {
-        spec.command = ["gmx", "mdrun"].map(ToOwned::to_owned).to_vec();
-        if !row.is_multidir() {
-            let shell = ["sh", "-c", &literal(START_SCRIPT), "start"].map(ToOwned::to_owned);
-            spec.command.splice(..0, shell);
+        spec.command = [gmx(row), "-nobackup", "mdrun"].map(ToOwned::to_owned).to_vec();
+        if row.uses_library_mpi() {
+            spec.command.splice(..0, mpi::launcher(row, rung));
         }
+    } else {
+        let mdrun = ["gmx", "mdrun"].map(ToOwned::to_owned).to_vec();
+        (spec.command, spec.args) = if row.uses_library_mpi() {
+            spec.supervisor = Some(mpi::supervisor());
+            mpi::command(row, rung, &places(row), further_options(row).exchange_interval(), spec.args)
+        } else if row.is_multidir() {
+            multidir::command(row, rung, &places(row), [mdrun, spec.args].concat())
+        } else {
+            let shell = ["sh", "-c", &literal(START_SCRIPT), "start"].map(ToOwned::to_owned);
+            ([shell.to_vec(), mdrun].concat(), spec.args)
+        };
         spec.checkpoint = Some(checkpoint::promise(row, terms));
-    }
-    if row.is_multidir() {
-        let mdrun = spec.command.drain(..).chain(spec.args.drain(..)).collect();
-        (spec.command, spec.args) = multidir::command(row, rung, &places(row), mdrun);
     }
     let usual = if row.is_minimisation() { PROBE_GRACE_SECONDS } else { USUAL_GRACE_SECONDS };
     spec.termination_grace_period_seconds =
@@ -211,6 +221,16 @@ pub fn command_job(
     let mut job = job(row, RowNames::of(row).job(), spec, settings);
     job.labels_mut().insert(names::LABEL_FOLDER.to_owned(), folder_label(row));
     job
+}
+
+/// The program of the row's GROMACS.
+fn gmx(row: &GromacsToTune) -> &'static str {
+    if row.uses_library_mpi() { mpi::PROGRAM } else { "gmx" }
+}
+
+/// True if a script runs its mdrun, follows what that writes into a file, and says how far it is.
+fn is_followed_by_script(row: &GromacsToTune) -> bool {
+    row.is_multidir() || (row.uses_library_mpi() && !starts_over(row))
 }
 
 /// What OpenMP, and what keeps to its variables, takes for the number of threads.
@@ -368,7 +388,7 @@ fn same_requests(left: &BTreeMap<String, Quantity>, right: &BTreeMap<String, Qua
 /// without a checkpoint, as it must at first.
 fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
     let dt_ps = row.system.dt_ps.unwrap_or(0.002);
-    let interval = if row.is_multidir() {
+    let interval = if is_followed_by_script(row) {
         multidir::step_interval(rung, dt_ps)
     } else {
         step_interval(rung.ns_per_day_p50, dt_ps, rung.hours_to_finish)
@@ -402,7 +422,7 @@ fn mdrun_args(row: &GromacsToTune, rung: &LadderRung) -> Vec<String> {
 /// The arguments of a layout, as the image's build takes them.
 fn layout_args(row: &GromacsToTune, layout: &Layout) -> Vec<String> {
     let version = row.system.gromacs_version.as_deref();
-    if row.build().lacks_thread_mpi() && layout.ntmpi == 1 {
+    if row.uses_library_mpi() || (row.build().lacks_thread_mpi() && layout.ntmpi == 1) {
         layout.mdrun_args_of_a_rank(version)
     } else {
         layout.mdrun_args(version)
@@ -410,9 +430,9 @@ fn layout_args(row: &GromacsToTune, layout: &Layout) -> Vec<String> {
 }
 
 /// True if all of its mdrun must be one rank: its build has no thread-MPI, or PLUMED is patched into it, which does not work
-/// with thread-MPI; GROMACS's own interface to PLUMED (2025) takes one rank, too.
+/// with thread-MPI; GROMACS's own interface to PLUMED (2025) takes one rank, too. With library MPI ranks are processes.
 pub(crate) fn runs_on_one_rank(row: &GromacsToTune) -> bool {
-    row.build().lacks_thread_mpi() || further_options(row).has("-plumed")
+    !row.uses_library_mpi() && (row.build().lacks_thread_mpi() || further_options(row).has("-plumed"))
 }
 
 /// True if mdrun goes on in its output files after an interruption, which it must be able to lock.
@@ -472,7 +492,7 @@ fn base_spec(row: &GromacsToTune, settings: &ManifestSettings, terms: &Terms) ->
         image_pull_secrets: Vec::new(),
         command: Vec::new(),
         args: Vec::new(),
-        env: Vec::new(),
+        env: mpi::environment(row),
         working_dir: None,
         resources: Resources::default(),
         pod_count: 1,

@@ -1,7 +1,11 @@
 //! Rows and the ScavengerJobs that are made of them.
 
+use scavenger_schema::simulation::Engine;
+use scavenger_schema::supervisor::Recipients;
+use sqlx::types::Json;
+
 use super::*;
-use crate::fixtures::{calibration, command, ladder, manifest_settings, row, terms};
+use crate::fixtures::{calibration, command, inspected, ladder, manifest_settings, row, terms};
 
 #[test]
 fn mdrun_is_process_one_with_an_explicit_layout() {
@@ -518,6 +522,82 @@ fn several_simulations_are_run_by_one_script() {
     assert_eq!(args[..3], ["/data/water/gromacs-7", "/data/water/gromacs-7", "extended.tpr"]);
     let (one, two) = (needed_grace_seconds(&row(), &rung), needed_grace_seconds(&of_two(), &rung));
     assert!(two > one, "all write their last checkpoints: {one} s and {two} s");
+}
+
+fn with_library_mpi(row: GromacsToTune) -> GromacsToTune {
+    GromacsToTune { engine: Engine::Mpi, ..row }
+}
+
+fn value_of<'a>(job: &'a ScavengerJob, name: &str) -> Option<&'a str> {
+    job.spec.env.iter().find(|variable| variable.name == name)?.value.as_deref()
+}
+
+#[test]
+fn replicas_are_one_mdrun_behind_its_launcher() {
+    let mut rung = LadderRung { cpu_millicores: 8000, hours_to_finish: Some(10.0), ..ladder()[0].clone() };
+    rung.layout = Json(Layout::cpu(2, 2));
+    let mut row = with_library_mpi(GromacsToTune { inspected: inspected(), ..of_two() });
+    row.mdrun_options = ["-replex", "500"].map(ToOwned::to_owned).to_vec();
+    let job = simulation_job(&row, &rung, &manifest_settings(), &terms());
+    assert_eq!(job.spec.command[..2], ["sh", "-c"]);
+    assert_eq!(job.spec.command[2].replace("$$", "$"), multidir::mpi::MPI_SCRIPT);
+    assert_eq!(
+        job.spec.args.join(" "),
+        "/data/water/gromacs-7 4000 120 500 2 sim0 a $$(b) mpirun -np 4 sh -c : >\"$$RANKS/$$$$\"; exec \"$$@\" rank gmx_mpi \
+         mdrun -multidir ./sim0 ./a $$(b) -s run-1-2.tpr -cpi state.cpt -cpo state.cpt -cpt 9.0000 -ntomp 2 -npme 0 -pin off \
+         -nb cpu -v -stepout 27083 -replex 500"
+    );
+    // mpirun would end its ranks a second after SIGTERM.
+    let signal = job.spec.supervisor.as_ref().and_then(|supervisor| supervisor.signal.clone());
+    assert_eq!(signal.and_then(|signal| signal.to), Some(Recipients::Leaves));
+    assert_eq!(
+        (value_of(&job, "OMP_NUM_THREADS"), value_of(&job, "GROMACS_PROGRAM")),
+        (Some("2"), Some("gmx_mpi"))
+    );
+    let checkpoint = job.spec.checkpoint.expect("should promise one");
+    assert_eq!(checkpoint.path.as_deref(), Some("/data/water/gromacs-7/.oldest-checkpoint"));
+    let alone = GromacsToTune { mdrun_options: Vec::new(), ..row.clone() };
+    let seconds = [&alone, &row].map(|row| needed_grace_seconds(row, &rung));
+    assert!(seconds[0] < seconds[1], "replicas agree on when they stop: {seconds:?}");
+    assert!(!runs_on_one_rank(&row));
+}
+
+#[test]
+fn one_simulation_has_ranks_that_are_processes() {
+    let mut rung = ladder()[0].clone();
+    rung.layout = Json(Layout { npme: 1, ..Layout::cpu(4, 1) });
+    let row = with_library_mpi(GromacsToTune { inspected: inspected(), ..row() });
+    let job = simulation_job(&row, &rung, &manifest_settings(), &terms());
+    let args = job.spec.args.join(" ");
+    assert!(
+        args.starts_with("/data/water/gromacs-7 4000 ") && args.contains(" 0 1 . mpirun -np 4 sh -c "),
+        "{args}"
+    );
+    assert!(
+        args.contains(" rank gmx_mpi mdrun -s /data/water/gromacs-7/run-1-2.tpr -cpi state.cpt ")
+            && args.contains(" -ntomp 1 -npme 1 -pin off -nb cpu")
+            && !args.contains("-ntmpi"),
+        "{args}"
+    );
+    let path = job.spec.checkpoint.and_then(|checkpoint| checkpoint.path);
+    assert_eq!(path.as_deref(), Some("/data/water/gromacs-7/state.cpt"));
+    let found = BTreeMap::from([("integrator".to_owned(), "steep".to_owned())]);
+    let minimisation = GromacsToTune { inspected: Some(Json(found)), ..row.clone() };
+    let job = simulation_job(&minimisation, &rung, &manifest_settings(), &terms());
+    assert_eq!(job.spec.command.join(" "), "mpirun -np 4 gmx_mpi -nobackup mdrun");
+    for probe in [Probe::Inspection, Probe::Verification] {
+        let job = probe_job(&row, probe, &manifest_settings(), &terms());
+        assert_eq!(value_of(&job, "GROMACS_PROGRAM"), Some("gmx_mpi"));
+        // The definition of ScavengerJobs keeps these names for the operator.
+        assert!(!job.spec.env.iter().any(|variable| variable.name.starts_with("SCAVENGER_")));
+        let job = probe_job(
+            &GromacsToTune { engine: Engine::ThreadMpi, ..row.clone() },
+            probe,
+            &manifest_settings(),
+            &terms(),
+        );
+        assert!(job.spec.env.is_empty());
+    }
 }
 
 #[test]

@@ -2,11 +2,13 @@
 //!
 //! `tpr_path` names the file in each folder of `multidir`, which stand beside it. One pod runs all of them, each as a mdrun
 //! of its own in a folder of its own below that of the row. So any image does that runs single simulations: `-multidir`
-//! itself needs a GROMACS with library MPI and its launcher, which most images have not, and without which nothing else
-//! here works. What needs all simulations in one program, replica exchange, is left out.
+//! itself needs a GROMACS with library MPI and its launcher, which most images have not. Where a row asks for that engine, all
+//! simulations are one mdrun ([`mpi`]), and can exchange.
 //!
 //! A script runs them, and says in mdrun's words how far the least advanced one is. All that reads the log of a simulation
 //! reads that of a row of several, too: steps and speeds are those of one simulation, resources those of all.
+
+pub mod mpi;
 
 use scavenger_schema::simulation::{GromacsToTune, LadderRung};
 
@@ -14,7 +16,8 @@ use crate::mdrun_log::progress_seconds;
 use crate::text::literal;
 
 /// Runs the simulations.
-pub const RUN_SCRIPT: &str = concat!(include_str!("../probe/checkpoint.sh"), include_str!("run.sh"));
+pub const RUN_SCRIPT: &str =
+    concat!(include_str!("../probe/checkpoint.sh"), include_str!("several.sh"), include_str!("run.sh"));
 
 /// Inspects each of them with the script that inspects one.
 pub const INSPECT_SCRIPT: &str = concat!(include_str!("../probe/folder.sh"), include_str!("inspect.sh"));

@@ -3,17 +3,11 @@
 #
 # $1: folder of the row, $2: folder of the run inputs, $3: name of each run input, $4: last step, $5: seconds between two
 # reports, $6: GPUs of the pod, $7: GPUs of each simulation, $8: number of simulations, then their folders, then the command.
+#
+# shellcheck disable=SC2154
 base=$1 input=$2 file=$3 end=$4 every=$5 gpus=$6 each=$7 count=$8
 shift 8
-look=2 name='' state=''
-
-# The names are the first positional parameters. Nothing but numbers is evaluated.
-select_one() {
-    number=$1
-    shift
-    eval "name=\${$number} pid=\${pid_$number-} state=\$state_$number"
-    folder=$base/$name
-}
+look=2
 
 set_state() { eval "state_$1=$2"; }
 
@@ -27,39 +21,8 @@ started && $2 == "steps," {
 }'
 }
 
-# Its last line of progress: the one that may not be whole yet is left out.
-progress() {
-    tail -c 4096 -- "$folder/mdrun.out" 2>/dev/null | tr '\r' '\n' | sed '$d' | awk '
-match($0, /step [0-9]+/) {
-    rest = substr($0, RSTART + RLENGTH)
-    if (rest == "" || rest ~ /^(, remaining|, will|vol|imb| )/) found = substr($0, RSTART)
-}
-END { sub(/ +$/, "", found); print found }'
-}
-
 # The last line of its output that begins with the word.
 line_of() { tr '\r' '\n' <"$folder/mdrun.out" | grep "^ *$1" | tail -n 1; }
-
-# Every shell of an image knows -nt, though POSIX does not.
-# shellcheck disable=SC3013
-#
-# The time of the oldest checkpoint of those that run, once each has written one: what the row would lose counts from
-# there. Whatever is complete loses nothing.
-mark() {
-    oldest=
-    number=0
-    while [ "$number" -lt "$count" ]; do
-        select_one $((number + 1)) "$@"
-        if [ "$state" = complete ]; then continue; fi
-        if ! [ "$folder/state.cpt" -nt "$base/.started" ]; then return; fi
-        if [ -z "$oldest" ] || [ "$oldest" -nt "$folder/state.cpt" ]; then oldest=$folder/state.cpt; fi
-    done
-    if [ -z "$oldest" ]; then return; fi
-    if ! [ -e "$base/.oldest-checkpoint" ] || [ "$oldest" -nt "$base/.oldest-checkpoint" ]; then
-        : >"$base/.new-checkpoint" && touch -r "$oldest" -- "$base/.new-checkpoint" \
-            && mv -f -- "$base/.new-checkpoint" "$base/.oldest-checkpoint"
-    fi
-}
 
 # Says where the least advanced one started once all have, and how far it is.
 report() {

@@ -1,8 +1,20 @@
 # What mdrun finds of a simulation's checkpoint. mdrun keeps the one before as state_prev.cpt, for when the newest one cannot
 # be read: a node that lost power may leave it empty or cut off.
 
+# A build for library MPI may have another name, which the row gives.
+if [ -n "${GROMACS_PROGRAM-}" ]; then gmx() { "$GROMACS_PROGRAM" "$@"; }; fi
+
 # True if GROMACS can read the checkpoint to its end. The coordinates are read and not printed, which takes no time.
-is_whole() { [ -f "$1" ] && gmx -quiet check -f "$1" >/dev/null 2>&1 </dev/null; }
+is_whole() {
+    if ! [ -f "$1" ]; then return 1; fi
+    gmx -quiet check -f "$1" >/dev/null 2>&1 </dev/null
+    case $? in
+    0) ;;
+    # SIGTERM, or SIGKILL, came while it read: that says nothing of the file.
+    137 | 143) exit 143 ;;
+    *) return 1 ;;
+    esac
+}
 
 # The step of a checkpoint; of one that is cut off, too, if its beginning is there.
 step_of() {
@@ -22,6 +34,22 @@ $1 == "Writing" && $2 == "checkpoint," && $3 == "step" {
 }
 /^ *Step +Time *$/ || /^Finished mdrun/ { certain = last }
 END { print certain + 0, last + 0 }'
+}
+
+# How fast mdrun was, as the newest log in the folder $1 ends; nothing if that does not say it.
+speed_in() {
+    newest=$(cd -- "$1" && ls -t -- md.log md.part*.log 2>/dev/null | head -n 1)
+    if [ -z "$newest" ]; then return; fi
+    # A log goes on where the one of the last start ended: the last speed counts.
+    tail -n 400 -- "$1/$newest" | awk '
+/M E G A - F L O P S/ { speed = ""; time = ""; next }
+$1 == "Time:" { time = $3; next }
+$1 == "Performance:" { speed = $2; next }
+END {
+    if (speed == "" || time == "") exit
+    print "performance=" speed
+    print "time=" time
+}'
 }
 
 # Puts the checkpoint before in the place of state.cpt in the folder $1, if GROMACS can read that one alone, and says so; $2

@@ -1,3 +1,12 @@
+# What a row with library MPI starts must be there.
+if [ -n "${GROMACS_PROGRAM-}" ]; then
+    for program in "$GROMACS_PROGRAM" mpirun; do
+        if ! command -v "$program" >/dev/null 2>&1; then
+            echo "the image has no $program, which engine mpi needs; name one that has it (gromacs-submitter edit --image), and retry" >&2
+            exit 4
+        fi
+    done
+fi
 # Checksum and size of the file $1.
 sum_of() { cksum <"$1" | awk '{ print $1 "-" $2 }'; }
 # Ends the script if another row than the one with the UUID $2 has made the folder $1. It has the number of this one: in another

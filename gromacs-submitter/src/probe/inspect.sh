@@ -85,7 +85,7 @@ build=$(gmx --version 2>/dev/null | what_a_version_says)
 # The checksum is of the file as the user made it: what convert-tpr makes of it differs, though nothing in it does.
 # A script is process 1 in the place of mdrun.
 launcher=
-if [ "$(dd if="$(command -v gmx)" bs=2 count=1 2>/dev/null | tr -d '\000')" = '#!' ]; then launcher="launcher=script
+if [ "$(dd if="$(command -v "${GROMACS_PROGRAM:-gmx}")" bs=2 count=1 2>/dev/null | tr -d '\000')" = '#!' ]; then launcher="launcher=script
 "; fi
 if [ -n "${made-}" ]; then found="$found
 made=$made"; fi

@@ -16,20 +16,8 @@ backup=yes"
 fi
 found="verification=1
 step=$step$backup"
-newest=$(cd -- "${1%/*}" && ls -t -- md.log md.part*.log 2>/dev/null | head -n 1)
-if [ -n "$newest" ]; then
-    # A log goes on where the one of the last start ended: the last speed counts.
-    ended=$(tail -n 400 -- "${1%/*}/$newest" | awk '
-/M E G A - F L O P S/ { speed = ""; time = ""; next }
-$1 == "Time:" { time = $3; next }
-$1 == "Performance:" { speed = $2; next }
-END {
-    if (speed == "" || time == "") exit
-    print "performance=" speed
-    print "time=" time
-}')
-    if [ -n "$ended" ]; then found="$found
+ended=$(speed_in "${1%/*}")
+if [ -n "$ended" ]; then found="$found
 $ended"; fi
-fi
 printf '%s\n' "$found"
 printf '%s\n' "$found" >"${TERMINATION_LOG:-/dev/termination-log}"

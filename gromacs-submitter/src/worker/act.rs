@@ -149,9 +149,10 @@ impl Worker {
         let shared = self.tuner.shared_gpus(row, &system, &limits, &nodes).await?;
         let share = advance::share(row, &nodes, &limits);
         let Ladder { rungs: ladder, answer } =
-            self.tuner.ladder(row, system, share.limits, &share.nodes, measured).await?;
+            self.tuner.ladder(row, system, share.limits.clone(), &share.nodes, measured).await?;
         let mut answer = Answer { chosen: Some(chosen), ..answer };
         let ladder = if runs_on_one_rank(row) { advance::on_one_rank(ladder) } else { ladder };
+        let ladder = advance::in_processes(row, ladder, &share)?;
         let refusals = self.store.refusals(row.id).await?;
         let ladder = advance::without_refused(ladder, &refusals, advance::count_gpus(pool))
             .map_err(|words| StepError::FitPool(no_configuration(row, &words)))?;

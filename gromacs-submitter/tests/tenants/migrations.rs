@@ -268,3 +268,44 @@ async fn the_user_of_rows_stays_after_the_migration_of_its_rule() {
         .expect("should read");
     assert_eq!(users, [1000, 2001, 1000]);
 }
+
+/// Rows that were there go on with thread-MPI, and only simulations have another engine.
+#[tokio::test]
+async fn rows_keep_their_engine_after_its_migration() {
+    migrated_database().await;
+    let url = empty_database().await;
+    let admin = store(&url, "admin");
+    let first = MIGRATIONS.iter().filter(|migration| migration.version < 23).cloned().collect();
+    Migrator::with_migrations(first).run(admin.pool()).await.expect("should migrate to the version before");
+    add_tenant_as_before(&admin).await;
+    let alice = store(&as_role(&url, "alice"), "alice");
+    alice.add(&new_row("chem")).await.expect("should add");
+    admin.migrate().await.expect("should migrate");
+    // As a program of the version before adds a row: it knows no engine.
+    alice.add(&NewRow { tpr_path: "next.tpr".to_owned(), ..new_row("chem") }).await.expect("should add");
+    let with = |engine: &str, row: NewRow| NewRow { engine: Some(engine.to_owned()), ..row };
+    alice
+        .add(&with("mpi", NewRow { tpr_path: "last.tpr".to_owned(), ..new_row("chem") }))
+        .await
+        .expect("should add");
+    let engines: Vec<String> = sqlx::query_scalar("select engine from gromacs_to_tune order by id")
+        .fetch_all(alice.pool())
+        .await
+        .expect("should read");
+    assert_eq!(engines, ["thread-mpi", "thread-mpi", "mpi"]);
+    let command = NewRow {
+        tpr_path: String::new(),
+        command: Some(vec!["true".to_owned()]),
+        image: Some("image".to_owned()),
+        cpu_millicores: Some(100),
+        memory_bytes: Some(1 << 24),
+        ..new_row("chem")
+    };
+    for (row, words) in [
+        (with("openmpi", new_row("chem")), "engine must be thread-mpi or mpi"),
+        (with("mpi", command), "only a simulation has an engine; leave it out"),
+    ] {
+        let error = alice.add(&row).await.expect_err(words).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}

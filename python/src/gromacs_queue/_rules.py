@@ -50,7 +50,7 @@ class Request(NamedTuple):
     states: tuple[str, ...]
     refusal: str
 
-SCHEMA_VERSION: Final = 22
+SCHEMA_VERSION: Final = 23
 CHANNELS: Final = ("gromacs_to_tune", "gromacs_event")
 State: TypeAlias = Literal["queued", "inspecting", "tuning", "submitted", "running", "interrupted", "completed", "failed", "cancelled"]
 STATES: Final = ("queued", "inspecting", "tuning", "submitted", "running", "interrupted", "completed", "failed", "cancelled")
@@ -77,6 +77,7 @@ RULES: Final[dict[str, str]] = {
     "gromacs_to_tune_image_valid": "image must be a container image without blanks",
     "gromacs_to_tune_run_as_user_valid": "run_as_user must be between 1 and 2147483647: nothing runs as root",
     "gromacs_to_tune_run_as_group_valid": "run_as_group must be between 1 and 2147483647",
+    "gromacs_to_tune_engine_valid": "engine must be thread-mpi or mpi",
     "gromacs_to_tune_checkpoint_path_valid": "checkpoint_path must be the path of a .cpt file relative to the root of the volume, at most 900 bytes, without '..', '//' and control characters, for example water/state.cpt",
     "gromacs_to_tune_mdrun_options_valid": "mdrun_options must be a list of at most 100 words, together at most 8192 bytes, such as {-dlb,yes}",
     "gromacs_to_tune_grompp_options_valid": "grompp_options must be a list of at most 100 words, together at most 8192 bytes, such as {-f,md.mdp,-c,start.gro,-p,topol.top}",
@@ -140,6 +141,7 @@ RULES: Final[dict[str, str]] = {
     "gromacs_to_tune_command_image": "a command needs an image, and its tenant has none; give image",
     "gromacs_to_tune_command_extension": "a command has no length and cannot be extended; add another row",
     "gromacs_to_tune_command_simulation": "a command is no simulation and has one configuration; leave out multidir, append, checkpoint_path, mdrun_options, grompp_options, deadline, fallback_after_seconds, min_cpu_millicores, min_ns_per_day, what chooses configurations, and the columns about the system",
+    "gromacs_to_tune_engine_of_simulation": "only a simulation has an engine; leave it out",
     "gromacs_to_tune_namespace_tenant": "owner and namespace of a row must be those of a tenant in gromacs_tenant, which stays as long as it has rows",
 }
 
@@ -163,6 +165,7 @@ COLUMNS: Final[dict[str, Column]] = {
     "image": Column("text", True, True),
     "run_as_user": Column("bigint", True, False),
     "run_as_group": Column("bigint", True, False),
+    "engine": Column("text", True, False),
     "append": Column("boolean", True, True),
     "checkpoint_path": Column("text", True, False),
     "mdrun_options": Column("text[]", True, True),
@@ -242,6 +245,9 @@ class Given(TypedDict, total=False):
 
     run_as_group: int | None
     """Group id the simulation runs as; the tenant's, or run_as_user, if not given."""
+
+    engine: str | None
+    """thread-mpi: gmx mdrun, whose ranks are threads; each simulation of multidir is a mdrun of its own. mpi: mpirun gmx_mpi mdrun, a build for library MPI, which runs all simulations of multidir in one mdrun and can exchange them (-replex in mdrun_options). The image must have gmx_mpi and mpirun."""
 
     append: bool | None
     """True if mdrun goes on in its output files, which it must be able to lock; false if each restart writes new parts (md.part0002.log and so on). The inspection finds out if not given."""

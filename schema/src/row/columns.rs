@@ -338,6 +338,12 @@ table! {
             .range(1.0, 2_147_483_647.0, "")
             .flag("run-as-group", "GID")
             .add("Run as group GID [default: the user's number]");
+        engine: String = column("thread-mpi: gmx mdrun, whose ranks are threads; each simulation of multidir is a mdrun of its own. mpi: mpirun gmx_mpi mdrun, a build for library MPI, which runs all simulations of multidir in one mdrun and can exchange them (-replex in mdrun_options). The image must have gmx_mpi and mpirun.")
+            .since(23).fixed().default("'thread-mpi'")
+            .valid("engine in ('thread-mpi', 'mpi')", "engine must be thread-mpi or mpi")
+            .flag("engine", "ENGINE")
+            .add("Run gmx mdrun (thread-mpi), or mpirun gmx_mpi mdrun (mpi) of an image with library MPI [default: thread-mpi]\n\n\
+                With mpi the simulations of --multidir are one mdrun, which can exchange them: --mdrun-options '-replex 1000'.");
         append: bool = column("True if mdrun goes on in its output files, which it must be able to lock; false if each restart writes new parts (md.part0002.log and so on). The inspection finds out if not given.")
             .flag("append", "BOOL")
             .add("Go on in the output files there are, or write new parts after each interruption [default: what the volume allows]")

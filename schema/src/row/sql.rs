@@ -122,10 +122,11 @@ fn comment(column: Column) -> String {
 }
 
 fn grant(right: &str, columns: impl Iterator<Item = Column>) -> String {
-    format!(
-        "{}) on gromacs_to_tune to gromacs_chemist;\n",
-        wrap(&format!("grant {right} ("), &names(columns))
-    )
+    let columns = names(columns);
+    if columns.is_empty() {
+        return String::new();
+    }
+    format!("{}) on gromacs_to_tune to gromacs_chemist;\n", wrap(&format!("grant {right} ("), &columns))
 }
 
 fn names(columns: impl Iterator<Item = Column>) -> Vec<String> {

@@ -71,17 +71,13 @@ const DROP_FROM_BASE: &[&str] = &[
     "var/lib/dpkg",
 ];
 
-/// Documentation, the libraries in double precision and those for ranks on several nodes. Nothing here starts
-/// gmx_mpi; without it Open MPI and all that belongs to it is dead weight, but small enough to stay.
+/// Documentation, and the libraries in double precision.
 const DROP_FROM_GROMACS: &[&str] = &[
     "usr/bin/gmx_d",
-    "usr/bin/gmx_mpi",
     "usr/bin/gmx_mpi_d",
     "usr/bin/perl5.36-x86_64-linux-gnu",
     "usr/lib/*/libgromacs_d.so.7",
     "usr/lib/*/libgromacs_d.so.7.0.0",
-    "usr/lib/*/libgromacs_mpi.so.7",
-    "usr/lib/*/libgromacs_mpi.so.7.0.0",
     "usr/lib/*/libgromacs_mpi_d.so.7",
     "usr/lib/*/libgromacs_mpi_d.so.7.0.0",
     "usr/share/fonts-mathjax",
@@ -89,6 +85,14 @@ const DROP_FROM_GROMACS: &[&str] = &[
     "usr/share/javascript",
     "usr/share/gromacs/html",
 ];
+
+/// The build for library MPI. Without it Open MPI and all that belongs to it is dead weight, but small enough to stay.
+const DROP_LIBRARY_MPI: &[&str] =
+    &["usr/bin/gmx_mpi", "usr/lib/*/libgromacs_mpi.so.7", "usr/lib/*/libgromacs_mpi.so.7.0.0"];
+
+/// The build with thread-MPI, which many images with library MPI have not.
+const DROP_THREAD_MPI: &[&str] =
+    &["usr/bin/gmx", "usr/lib/*/libgromacs.so.7", "usr/lib/*/libgromacs.so.7.0.0"];
 
 /// Perl wrappers of postgresql-common, and the just-in-time compiler, which is bigger than Postgres itself and
 /// is turned off by the start script.
@@ -143,6 +147,8 @@ pub(crate) enum Image {
     Gromacs,
     /// The same behind a script and with a number of threads, for the tests
     GromacsWrapped,
+    /// GROMACS from Debian for library MPI, with Open MPI, for the tests
+    GromacsMpi,
     /// Postgres from Debian
     Postgres,
 }
@@ -202,7 +208,8 @@ impl Program {
 impl Image {
     /// Every image that users get.
     pub(crate) fn all() -> Vec<Self> {
-        let for_tests = |image: &&Self| matches!(image, Self::CounterMpirun | Self::GromacsWrapped);
+        let for_tests =
+            |image: &&Self| matches!(image, Self::CounterMpirun | Self::GromacsWrapped | Self::GromacsMpi);
         Self::value_variants().iter().filter(|image| !for_tests(image)).copied().collect()
     }
 
@@ -239,6 +246,7 @@ impl Image {
             Self::CounterMpirun => "counter-mpirun",
             Self::Gromacs => "gromacs",
             Self::GromacsWrapped => "gromacs-wrapped",
+            Self::GromacsMpi => "gromacs-mpi",
             Self::Postgres => "postgres",
         }
     }
@@ -265,7 +273,7 @@ impl Image {
             Self::NodeAgent => linked("scavenger-node-agent", "scavenger-node-agent", Linking::Static),
             Self::Laboratory => program("scavenger-laboratory", "scavenger-laboratory"),
             Self::Counter | Self::CounterMpirun => program("scavenger-counter", "scavenger-counter"),
-            Self::Gromacs | Self::GromacsWrapped | Self::Postgres => Content::Packages,
+            Self::Gromacs | Self::GromacsWrapped | Self::GromacsMpi | Self::Postgres => Content::Packages,
         }
     }
 
@@ -292,15 +300,19 @@ impl Image {
     pub(super) fn debian(self, architecture: Architecture) -> Option<Recipe> {
         let recipe = match self {
             Self::Supervisor | Self::NodeAgent => return None,
-            Self::Gromacs | Self::GromacsWrapped => Recipe {
+            Self::Gromacs | Self::GromacsWrapped | Self::GromacsMpi => Recipe {
                 architecture,
                 suite: Suite::Bookworm,
                 // Its libraries for linear algebra are reached through alternatives, which the packages' own
                 // scripts set up; so this one is installed, not only unpacked.
                 variant: "minbase",
-                packages: &["gromacs"],
+                packages: if self == Self::GromacsMpi { &["gromacs", "openmpi-bin"] } else { &["gromacs"] },
                 hooks: &[],
-                drop: &[DROP_ALWAYS, DROP_FROM_GROMACS],
+                drop: if self == Self::GromacsMpi {
+                    &[DROP_ALWAYS, DROP_FROM_GROMACS, DROP_THREAD_MPI]
+                } else {
+                    &[DROP_ALWAYS, DROP_FROM_GROMACS, DROP_LIBRARY_MPI]
+                },
             },
             Self::Postgres => Recipe {
                 architecture,
@@ -355,7 +367,7 @@ impl Image {
     pub(super) fn files(self) -> Vec<NewFile> {
         let text = |path: &str, content: &str| NewFile::new(path, 0o644, content.as_bytes());
         match self {
-            Self::Gromacs | Self::Supervisor | Self::NodeAgent => Vec::new(),
+            Self::Gromacs | Self::GromacsMpi | Self::Supervisor | Self::NodeAgent => Vec::new(),
             Self::GromacsWrapped => vec![NewFile::new("usr/local/bin/gmx", 0o755, WRAPPER.as_bytes())],
             Self::Postgres => vec![
                 text("etc/passwd", &passwd("postgres", POSTGRES_USER, "/var/lib/postgresql")),
@@ -478,6 +490,13 @@ mod tests {
         assert!(!Image::all().contains(&image) && Image::value_variants().contains(&image));
         assert_eq!(image.program(), Image::Counter.program());
         assert!(image.debian(HERE).unwrap().packages.contains(&"openmpi-bin"));
+        let image = Image::GromacsMpi;
+        assert!(!Image::all().contains(&image) && Image::value_variants().contains(&image));
+        let recipe = image.debian(HERE).unwrap();
+        let drops = |name: &str| recipe.drop.concat().contains(&name);
+        assert!(
+            drops("usr/bin/gmx") && !drops("usr/bin/gmx_mpi") && recipe.packages.contains(&"openmpi-bin")
+        );
         let image = Image::GromacsWrapped;
         assert!(!Image::all().contains(&image) && Image::value_variants().contains(&image));
         let layers = [image, Image::Gromacs].map(|image| format!("{:?}", image.debian(HERE)));

@@ -226,7 +226,8 @@ fn run_at(arguments: &Arguments, depth: Depth, stamps: Option<&Stamps>) -> Resul
         let by = By::Kustomization("e2e/deploy");
         install::install(&cluster, by, Agents::Labelled, images::Profile::Dev)?;
         images::push_to(&cluster, images::Image::Counter, images::Profile::Dev)?;
-        for image in [images::Image::CounterMpirun, images::Image::GromacsWrapped] {
+        for image in [images::Image::CounterMpirun, images::Image::GromacsWrapped, images::Image::GromacsMpi]
+        {
             images::load_onto(&cluster, image, images::Profile::Dev)?;
         }
         if arguments.usage && name == &arguments.name {

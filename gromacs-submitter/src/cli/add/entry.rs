@@ -1,6 +1,9 @@
 //! What a user wants added.
 
+use scavenger_schema::simulation::Engine;
+
 use super::super::text::{cut, shown};
+use crate::mdrun_options::MdrunOptions;
 use crate::store::NewRow;
 use crate::text::command_line;
 
@@ -17,6 +20,21 @@ pub(super) struct Entry {
 }
 
 impl Entry {
+    /// Refuses options of mdrun that the row could not have, as the submitter would once its turn has come.
+    pub(super) fn check_options(&mut self) {
+        let Ok(row) = &self.row else { return };
+        let words = row.mdrun_options.as_deref().unwrap_or_default();
+        let simulations = row.multidir.as_ref().map_or(1, |folders| folders.len().max(1));
+        // The database says what is wrong with another engine.
+        let engine =
+            row.engine.clone().and_then(|name| Engine::try_from(name).ok()).unwrap_or(Engine::ThreadMpi);
+        if let Err(error) =
+            MdrunOptions::of_row(words, u32::try_from(simulations).unwrap_or(u32::MAX), engine)
+        {
+            self.row = Err(error.to_string());
+        }
+    }
+
     /// What it runs, if it is a command.
     pub(super) fn command(&self) -> Option<&[String]> {
         self.row.as_ref().ok()?.command.as_deref()

@@ -33,6 +33,9 @@ pub(super) async fn exec(database: &Database, mut options: AddOptions) -> anyhow
             }
         }
     }
+    for entry in &mut entries {
+        entry.check_options();
+    }
     let any_bad = entries.iter().any(|entry| entry.row.is_err());
     let mut brought = None;
     if options.put && (!any_bad || options.keep_going) {
