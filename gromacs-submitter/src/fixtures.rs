@@ -75,6 +75,7 @@ pub(crate) fn row() -> GromacsToTune {
         checkpoint_path: None,
         mdrun_options: Vec::new(),
         grompp_options: Vec::new(),
+        mdp_options: Json(BTreeMap::new()),
         node_labels: sqlx::types::Json(BTreeMap::new()),
         deadline: None,
         service_account: None,

@@ -101,6 +101,9 @@ pub enum OptionError {
     /// An option that grompp cannot do without.
     #[error("grompp needs {0} in grompp_options, such as -f md.mdp -c start.gro -p topol.top")]
     Lack(&'static str),
+    /// It is not said which of them holds.
+    #[error("mdp_options has {0} and {1}, which are one setting for GROMACS; leave one out")]
+    Same(String, String),
     /// No row, or several, could be meant.
     #[error(
         "{{after}} in grompp_options stands for the row that this one comes after, and there are {0}; write its number"

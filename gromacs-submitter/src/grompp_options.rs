@@ -3,6 +3,8 @@
 //! grompp runs in the folder of the .tpr file, as people run it, so its files are named from there. What it writes is no
 //! option: the .tpr file is the row's.
 
+use std::collections::BTreeMap;
+
 use crate::gmx_options::{self, Argument, OptionError, Tool, Value};
 
 const OPTIONS: [(&str, Value); 16] = [
@@ -34,6 +36,9 @@ const GROMPP: Tool = Tool {
 
 /// Without these grompp looks for names of its own, which would be found by chance.
 const NEEDED: [&str; 3] = ["-f", "-c", "-p"];
+
+/// No option of grompp: the database puts it behind those of a row with settings of its own, which programs of before do not know.
+const SETTINGS: &str = "-mdp";
 
 /// Stands in a path for the number of the row that this one comes after.
 const AFTER: &str = "{after}";
@@ -73,7 +78,27 @@ pub fn of_row(words: &[String], after: &[i64]) -> Result<Vec<String>, OptionErro
     arguments(words)?.into_iter().map(word).collect()
 }
 
+/// Checks the settings that grompp reads instead of those of its -f file.
+///
+/// # Errors
+/// [`OptionError::Same`] if two names are one for GROMACS.
+pub fn check_settings(settings: &BTreeMap<String, String>) -> Result<(), OptionError> {
+    let mut seen: BTreeMap<String, &String> = BTreeMap::new();
+    for name in settings.keys() {
+        if let Some(other) = seen.insert(setting(name), name) {
+            return Err(OptionError::Same(other.clone(), name.clone()));
+        }
+    }
+    Ok(())
+}
+
+/// The name of a setting as GROMACS compares names.
+fn setting(name: &str) -> String {
+    name.chars().filter(|sign| !matches!(sign, '-' | '_')).flat_map(char::to_lowercase).collect()
+}
+
 fn arguments(words: &[String]) -> Result<Vec<Argument>, OptionError> {
+    let words = words.strip_suffix(&[SETTINGS.to_owned()]).unwrap_or(words);
     let arguments = gmx_options::read(&GROMPP, words)?;
     let lacks = |option: &&&str| !words.is_empty() && !words.iter().any(|word| word == **option);
     NEEDED.iter().find(lacks).map_or(Ok(arguments), |option| Err(OptionError::Lack(option)))
@@ -93,6 +118,22 @@ mod tests {
             "-f npt.mdp -c ../nvt/gromacs-7/confout.gro -t ../nvt/gromacs-7/state.cpt -p topol.top -maxwarn 1"
         );
         assert_eq!(of_row(&[], &[]), Ok(Vec::new()), "the file is there");
+        let marked = words(&format!("{EQUILIBRATION} -mdp"));
+        assert_eq!(of_row(&marked, &[7]), of_row(&words(EQUILIBRATION), &[7]), "grompp does not know it");
+    }
+
+    #[test]
+    fn a_setting_has_one_name() {
+        let settings =
+            |names: &[&str]| names.iter().map(|name| ((*name).to_owned(), "1".to_owned())).collect();
+        assert_eq!(check_settings(&settings(&["ref-t", "ref-p", "gen-temp"])), Ok(()));
+        for (one, other) in [("REF_T", "ref-t"), ("ref-t", "reft"), ("tau-t", "tau_T")] {
+            let error = check_settings(&settings(&[one, other])).expect_err("are one").to_string();
+            assert!(
+                error.contains(&format!("{one} and {other}, which are one setting for GROMACS")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

@@ -413,3 +413,82 @@ async fn the_command_line_says_after_any() {
     program.good(&["edit", "2", "--no-after-any"]);
     assert!(!program.good(&["show", "2"]).contains("after any"));
 }
+
+/// What a row says of the settings of its file, and of the options of grompp.
+async fn settings(store: &Store, row: i64) -> (serde_json::Value, Vec<String>, bool) {
+    let asked = "select mdp_options, grompp_options, inspect_again from gromacs_to_tune where id = $1";
+    sqlx::query_as(asked).bind(row).fetch_one(store.pool()).await.expect("should be there")
+}
+
+#[tokio::test]
+async fn a_sweep_sets_settings_of_one_file() {
+    let (store, url) = migrated_store("tests").await;
+    let program = Program::new(url);
+    let grompp = "-f fep.mdp -c start.gro -p topol.top";
+    let words = |more: &str| format!("{grompp}{more}").split(' ').map(ToOwned::to_owned).collect::<Vec<_>>();
+    let sweep = ["fep/{l}.tpr", "--sweep", "l=0..2", "--grompp", grompp, "--mdp", "init-lambda-state={l}"];
+    program.good(&[&["add"], &sweep[..], &["--mdp", "define=-DA={l} -DB"]].concat());
+    for row in 1..=3 {
+        let l = row - 1;
+        let expected =
+            serde_json::json!({"init-lambda-state": l.to_string(), "define": format!("-DA={l} -DB")});
+        assert_eq!(settings(&store, row).await, (expected, words(" -mdp"), false));
+    }
+    let shown = program.good(&["show", "2"]);
+    assert!(shown.contains("\nmdp         define=-DA=1 -DB, init-lambda-state=1\n"), "{shown}");
+
+    // Others take the place of all of them, and the file is made again.
+    program.good(&["edit", "1", "--mdp", "ref-t=310"]);
+    let (changed, options, again) = settings(&store, 1).await;
+    assert_eq!(
+        (changed, options.last().map(String::as_str), again),
+        (serde_json::json!({"ref-t": "310"}), Some("-mdp"), true)
+    );
+    program.good(&["edit", "2", "--no-mdp"]);
+    let none = (serde_json::json!({}), words(""), true);
+    assert_eq!(settings(&store, 2).await, none, "programs of before may compute it");
+    program.good(&["edit", "3", "--grompp", "-f other.mdp -c start.gro -p topol.top"]);
+    let (_, options, _) = settings(&store, 3).await;
+    assert_eq!((options[1].as_str(), options.last().map(String::as_str)), ("other.mdp", Some("-mdp")));
+    let refused = program.run(&["edit", "3", "--grompp", ""]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("leave mdp_options out"), "{}", text(&refused.stderr));
+}
+
+#[tokio::test]
+async fn a_setting_is_one_line_of_a_file_that_the_row_makes() {
+    let program = Program::migrated().await;
+    let grompp = ["--grompp", "-f a.mdp -c a.gro -p a.top"];
+    let add = |settings: &[&str], grompp: &[&str]| {
+        let settings = settings.iter().flat_map(|setting| ["--mdp", setting]);
+        program.run(&[&["add", "a.tpr"], grompp, &settings.collect::<Vec<_>>()].concat())
+    };
+    let long = format!("define={}", "x".repeat(4096));
+    for (given, grompp, words) in [
+        (&["ref-t=300\nnsteps=1"][..], &grompp[..], "mdp_options must be an object of settings"),
+        (&["ref-t=300;400"], &grompp, "mdp_options must be"),
+        (&["define=\u{1b}[2J"], &grompp, "mdp_options must be"),
+        (&["#include=x"], &grompp, "mdp_options must be"),
+        (&["a b=1"], &grompp, "mdp_options must be"),
+        (&["ref-t\nnsteps=1"], &grompp, "mdp_options must be"),
+        (&[&long], &grompp, "mdp_options must be"),
+        (&["ref-t=300"], &[], "give grompp_options, too, or leave mdp_options out"),
+        (
+            &["ref-t=300", "ref_T=310"],
+            &grompp,
+            "mdp_options has ref-t and ref_T, which are one setting for GROMACS",
+        ),
+    ] {
+        let output = add(given, grompp);
+        assert_eq!(output.status.code(), Some(1), "{given:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(words), "{given:?}: {}", text(&output.stderr));
+    }
+    assert_eq!(program.rows(), 0);
+    assert!(add(&["define=$(touch hacked) 'a' \"b\" \\1 & `id`", "ref-t="], &grompp).status.success());
+    assert!(!std::path::Path::new("hacked").exists());
+    // What was refused has taken numbers.
+    let row = program.json(&["list"])[0]["id"].to_string();
+    let shown = program.json(&["show", &row]);
+    let expected = serde_json::json!({"define": "$(touch hacked) 'a' \"b\" \\1 & `id`", "ref-t": ""});
+    assert_eq!(shown["simulation"]["mdp_options"], expected);
+}

@@ -54,6 +54,10 @@ fn value(column: &'static Column) -> BoxedStrategy<Value> {
         (Kind::Boolean, _) => any::<bool>().prop_map(Value::Boolean).boxed(),
         (Kind::Integers, _) => vec(4..=4096, 3).prop_map(Value::Integers).boxed(),
         (Kind::Reals, _) => vec(0.1..1e5, 3).prop_map(Value::Reals).boxed(),
+        // One name for each, whatever GROMACS leaves out when it compares names.
+        (_, "mdp_options") => btree_map("[a-z]{1,8}", "[ -:<-~é]{0,12}", 0..3)
+            .prop_map(|settings| Value::Labels(Labels(settings)))
+            .boxed(),
         (Kind::Labels, _) => labels().prop_map(|labels| Value::Labels(Labels(labels))).boxed(),
         (Kind::Time, _) => (1_000_000_000_000_000..4_000_000_000_000_000_i64)
             .prop_map(|micros| jiff::Timestamp::from_microsecond(micros).expect("should be a time"))
@@ -97,6 +101,7 @@ fn new_row() -> impl Strategy<Value = NewRow> {
         (row.folder, row.cpu_millicores, row.memory_bytes) = (None, None, None);
         row.append = row.append.filter(|_| row.checkpoint_path.is_none());
         row.grompp_options = row.grompp_options.filter(|_| row.multidir.is_none());
+        row.mdp_options = row.mdp_options.filter(|_| row.grompp_options.is_some());
         row
     })
 }
@@ -112,7 +117,7 @@ async fn exported(store: &gromacs_submitter::store::Store) -> Vec<BTreeMap<Strin
     rows.into_iter().map(|row| row.0.into_iter().filter(|(name, _)| is_given(name)).collect()).collect()
 }
 
-/// The cell of a column: the words of a command are quoted, and it has no file.
+/// The cell of a column: words of a command and settings are quoted, and a command has no file.
 fn cell_of(column: &Column, row: &BTreeMap<String, serde_json::Value>) -> String {
     match (column.name, row["command"].as_array()) {
         ("command", Some(words)) => {
@@ -120,6 +125,12 @@ fn cell_of(column: &Column, row: &BTreeMap<String, serde_json::Value>) -> String
             shlex::try_join(words).expect("should hold no NUL")
         }
         ("tpr_path", Some(_)) => String::new(),
+        ("mdp_options", _) => {
+            let settings = row["mdp_options"].as_object().into_iter().flatten();
+            let pairs: Vec<String> =
+                settings.map(|(name, value)| format!("{name}={}", cell(value))).collect();
+            shlex::try_join(pairs.iter().map(String::as_str)).expect("should hold no NUL")
+        }
         (name, _) => cell(&row[name]),
     }
 }

@@ -157,10 +157,10 @@ fn mdrun_starts_from_checkpoints_that_belong_together() {
         let (code, text) = run(&volume, &work, exchange);
         match expected {
             Ok(step) => {
-                assert_eq!((code, parse(&text).first_step), (Some(0), Some(step)), "{checkpoints:?}: {text}")
+                assert_eq!((code, parse(&text).first_step), (Some(0), Some(step)), "{checkpoints:?}: {text}");
             }
             Err(words) => {
-                assert_eq!((code, error_message(&text).as_deref()), (Some(12), Some(words)), "{text}")
+                assert_eq!((code, error_message(&text).as_deref()), (Some(12), Some(words)), "{text}");
             }
         }
         let kept = NAMES.map(|name| contents(&work.join(name)).remove("state_ahead.cpt"));

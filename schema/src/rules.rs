@@ -209,6 +209,12 @@ pub(crate) const RULES: &[Rule] = &[
         condition: "engine = 'thread-mpi' or kind = 'simulation'",
         message: "only a simulation has an engine; leave it out",
     },
+    Rule {
+        since: 24,
+        name: "mdp_options_grompp",
+        condition: "mdp_options = '{}' or grompp_options <> '{}'",
+        message: "mdp_options are settings for grompp, which makes the file of no other row; give grompp_options, too, or leave mdp_options out",
+    },
 ];
 
 /// What a person must change so that the CHECK constraint `name` holds; none if it is not one that people can break.

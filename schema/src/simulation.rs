@@ -292,6 +292,8 @@ pub struct GromacsToTune {
     pub mdrun_options: Vec<String>,
     /// Options of grompp and their values, with which it makes its .tpr file; none if that is there.
     pub grompp_options: Vec<String>,
+    /// Settings that grompp reads instead of those of its -f file.
+    pub mdp_options: Json<BTreeMap<String, String>>,
     /// Labels that its node must have.
     pub node_labels: Json<BTreeMap<String, String>>,
     /// When it should be completed.

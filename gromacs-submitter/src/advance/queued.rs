@@ -54,6 +54,9 @@ pub(super) fn queued(input: &Input<'_>) -> Step {
     if let Err(error) = grompp_options::of_row(&row.grompp_options, &row.after) {
         return fail(input, format!("{error}; change it (gromacs-submitter edit --grompp), and retry"));
     }
+    if let Err(error) = grompp_options::check_settings(&row.mdp_options) {
+        return fail(input, format!("{error}; change it (gromacs-submitter edit --mdp), and retry"));
+    }
     // The box of a calibration that is tried again is made again: nobody promised to keep it.
     // An earlier version inspected without making the copy that the row runs, which is made up for.
     let is_ready = own_copy(row).is_some() && row.kind == Kind::Simulation && !row.status.inspect_again;

@@ -125,9 +125,10 @@ fn facts(row: &QueueRow, story: &Value) -> Vec<(&'static str, String)> {
     if let Some(path) = simulation["checkpoint_path"].as_str() {
         facts.push(("starts from", path.to_owned()));
     }
-    let labels = labels(&simulation["node_labels"]);
-    if !labels.is_empty() {
-        facts.push(("nodes", labels));
+    for (name, column) in [("nodes", "node_labels"), ("mdp", "mdp_options")] {
+        facts.extend(
+            Some(labels(&simulation[column])).filter(|pairs| !pairs.is_empty()).map(|pairs| (name, pairs)),
+        );
     }
     for (tool, column) in [("grompp", "grompp_options"), ("mdrun", "mdrun_options")] {
         facts.extend(words_of(simulation, column).map(|words| (tool, words.join(" "))));

@@ -26,8 +26,8 @@ pub use queue::{
     AddOptions, Filter, ListOptions, MigrateOptions, Output, OutputFormat, ReportOptions, RetryOptions,
     RmOptions, RowsOptions, Selection, ShowOptions, WatchOptions,
 };
-pub(crate) use row::texts;
 pub use row::{AddColumns, EditColumns};
+pub(crate) use row::{texts, words};
 pub use sweep::{Combination, Sweep, texts_of};
 pub use tenant::{
     AddTenantOptions, Address, CardOptions, ListTenantsOptions, RemoveTenantOptions, TenantCommand,

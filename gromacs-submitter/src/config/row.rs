@@ -197,11 +197,14 @@ pub(crate) fn texts(column: &str, text: &str) -> Result<Vec<String>, String> {
     match column {
         "mdrun_options" => of_options(MdrunOptions::words(text)),
         "grompp_options" => of_options(grompp_options::words(text)),
-        "command" => {
-            shlex::split(text).ok_or_else(|| "it ends inside quotes, or with a backslash".to_owned())
-        }
+        "command" => words(text),
         _ => Ok(text.split_whitespace().map(ToOwned::to_owned).collect()),
     }
+}
+
+/// Words that are quoted as in a shell.
+pub(crate) fn words(text: &str) -> Result<Vec<String>, String> {
+    shlex::split(text).ok_or_else(|| "it ends inside quotes, or with a backslash".to_owned())
 }
 
 /// Too long for the column is too long for its rule, which has the better sentence.

@@ -48,7 +48,7 @@ use crate::multidir::{self, mpi};
 use crate::probe::{
     GROMPP_SCRIPT, INSPECT_SCRIPT, PREPARE_SCRIPT, START_SCRIPT, VERIFY_SCRIPT, WATER_SCRIPT,
 };
-use crate::text::literal;
+use crate::text::{literal, pairs};
 
 /// Seconds between SIGTERM and SIGKILL for mdrun where the pool allows them. It mostly needs far fewer and then gives
 /// its room back sooner; the rest is for a slow volume.
@@ -349,6 +349,10 @@ fn inspection(row: &GromacsToTune) -> (Vec<String>, bool) {
         // Those of the inspection itself: all but its name.
         arguments.insert(1, (arguments.len() - 1).to_string());
         arguments.extend(made_by);
+        if !row.mdp_options.is_empty() {
+            arguments.push("--".to_owned());
+            arguments.extend(pairs(&row.mdp_options));
+        }
     }
     (arguments, makes)
 }

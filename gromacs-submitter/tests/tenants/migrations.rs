@@ -309,3 +309,23 @@ async fn rows_keep_their_engine_after_its_migration() {
         assert!(error.contains(words), "{error}");
     }
 }
+
+/// Rows that were there have no settings of their own, and what makes their file stays.
+#[tokio::test]
+async fn files_are_made_as_before_after_the_migration_of_their_settings() {
+    migrated_database().await;
+    let url = empty_database().await;
+    let admin = store(&url, "admin");
+    let first = MIGRATIONS.iter().filter(|migration| migration.version < 24).cloned().collect();
+    Migrator::with_migrations(first).run(admin.pool()).await.expect("should migrate to the version before");
+    add_tenant_as_before(&admin).await;
+    let alice = store(&as_role(&url, "alice"), "alice");
+    let words = ["-f", "a.mdp", "-c", "a.gro", "-p", "a.top"].map(ToOwned::to_owned).to_vec();
+    let row = NewRow { grompp_options: Some(words.clone()), ..new_row("chem") };
+    let row = alice.add(&row).await.expect("should add");
+    admin.migrate().await.expect("should migrate");
+    let asked = "select mdp_options::text, grompp_options, inspect_again from gromacs_to_tune where id = $1";
+    let found: (String, Vec<String>, bool) =
+        sqlx::query_as(asked).bind(row).fetch_one(alice.pool()).await.expect("should read");
+    assert_eq!(found, ("{}".to_owned(), words, false));
+}

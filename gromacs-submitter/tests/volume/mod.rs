@@ -78,14 +78,19 @@ impl Volume {
     }
 
     pub fn run(&self, script: &str, arguments: &[&Path]) -> Output {
+        self.run_by("sh", script, arguments)
+    }
+
+    /// Images have one shell or another as `sh`.
+    pub fn run_by(&self, shell: &str, script: &str, arguments: &[&Path]) -> Output {
         let path = format!("{}:{}", self.0.join("bin").display(), std::env::var("PATH").unwrap_or_default());
-        Command::new("sh")
+        Command::new(shell)
             .args(["-c", script, "probe"])
             .args(arguments)
             .env("PATH", path)
             .env("TERMINATION_LOG", self.0.join("message"))
             .output()
-            .expect("should run sh")
+            .expect("should run a shell")
     }
 
     pub fn message(&self) -> String {

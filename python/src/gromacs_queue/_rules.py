@@ -50,7 +50,7 @@ class Request(NamedTuple):
     states: tuple[str, ...]
     refusal: str
 
-SCHEMA_VERSION: Final = 23
+SCHEMA_VERSION: Final = 24
 CHANNELS: Final = ("gromacs_to_tune", "gromacs_event")
 State: TypeAlias = Literal["queued", "inspecting", "tuning", "submitted", "running", "interrupted", "completed", "failed", "cancelled"]
 STATES: Final = ("queued", "inspecting", "tuning", "submitted", "running", "interrupted", "completed", "failed", "cancelled")
@@ -81,6 +81,7 @@ RULES: Final[dict[str, str]] = {
     "gromacs_to_tune_checkpoint_path_valid": "checkpoint_path must be the path of a .cpt file relative to the root of the volume, at most 900 bytes, without '..', '//' and control characters, for example water/state.cpt",
     "gromacs_to_tune_mdrun_options_valid": "mdrun_options must be a list of at most 100 words, together at most 8192 bytes, such as {-dlb,yes}",
     "gromacs_to_tune_grompp_options_valid": "grompp_options must be a list of at most 100 words, together at most 8192 bytes, such as {-f,md.mdp,-c,start.gro,-p,topol.top}",
+    "gromacs_to_tune_mdp_options_valid": "mdp_options must be an object of settings of an .mdp file such as {\"init-lambda-state\": \"3\"}, at most 4096 bytes; a name has 1 to 63 letters, digits, '-' and '_', and a value no line breaks, other control characters and ';'",
     "gromacs_to_tune_project_valid": "project must be 1 to 100 characters without control characters",
     "gromacs_to_tune_labels_valid": "labels must be an object of names and texts such as {\"T\": \"310\"}, at most 4096 bytes; a name has 1 to 63 characters, without '=' and ','",
     "gromacs_to_tune_node_labels_valid": "node_labels must be an object of at most 32 labels of a node, such as {\"kubernetes.io/arch\": \"amd64\"}",
@@ -142,6 +143,7 @@ RULES: Final[dict[str, str]] = {
     "gromacs_to_tune_command_extension": "a command has no length and cannot be extended; add another row",
     "gromacs_to_tune_command_simulation": "a command is no simulation and has one configuration; leave out multidir, append, checkpoint_path, mdrun_options, grompp_options, deadline, fallback_after_seconds, min_cpu_millicores, min_ns_per_day, what chooses configurations, and the columns about the system",
     "gromacs_to_tune_engine_of_simulation": "only a simulation has an engine; leave it out",
+    "gromacs_to_tune_mdp_options_grompp": "mdp_options are settings for grompp, which makes the file of no other row; give grompp_options, too, or leave mdp_options out",
     "gromacs_to_tune_namespace_tenant": "owner and namespace of a row must be those of a tenant in gromacs_tenant, which stays as long as it has rows",
 }
 
@@ -170,6 +172,7 @@ COLUMNS: Final[dict[str, Column]] = {
     "checkpoint_path": Column("text", True, False),
     "mdrun_options": Column("text[]", True, True),
     "grompp_options": Column("text[]", True, True),
+    "mdp_options": Column("jsonb", True, True),
     "project": Column("text", True, True),
     "labels": Column("jsonb", True, True),
     "node_labels": Column("jsonb", True, True),
@@ -260,6 +263,9 @@ class Given(TypedDict, total=False):
 
     grompp_options: Sequence[str] | None
     """Options of gmx grompp and their values, each a word of its own, such as {-f,md.mdp,-c,gromacs-6/confout.gro,-p,topol.top}: the .tpr file is made with them in its folder before it is read, as long as nothing has been computed. {after} in a path stands for the row in after. Empty if the file is there."""
+
+    mdp_options: Labels | None
+    """Settings that grompp reads instead of those of its -f file, names of the .mdp format and texts, such as {"init-lambda-state": "3"}. They hold for a copy in the folder of the row, changed.mdp; the file stays as it is. Only of a row with grompp_options."""
 
     project: str | None
     """What it belongs to, for filters and for the sums of gromacs-submitter list --by-project."""
@@ -414,6 +420,9 @@ class Changes(TypedDict, total=False):
 
     grompp_options: Sequence[str] | None
     """Options of gmx grompp and their values, each a word of its own, such as {-f,md.mdp,-c,gromacs-6/confout.gro,-p,topol.top}: the .tpr file is made with them in its folder before it is read, as long as nothing has been computed. {after} in a path stands for the row in after. Empty if the file is there."""
+
+    mdp_options: Labels | None
+    """Settings that grompp reads instead of those of its -f file, names of the .mdp format and texts, such as {"init-lambda-state": "3"}. They hold for a copy in the folder of the row, changed.mdp; the file stays as it is. Only of a row with grompp_options."""
 
     project: str | None
     """What it belongs to, for filters and for the sums of gromacs-submitter list --by-project."""

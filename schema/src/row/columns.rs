@@ -368,6 +368,21 @@ table! {
                 Runs when the row begins, in the folder of PATH, where files are named from. {after} in a path stands for the row of \
                 --after, whose results are in the folder gromacs-{after} beside its own .tpr file.")
             .edit("Make the .tpr file by grompp with these options, in one text; with an empty text it is read as it is");
+        mdp_options: Labels = column("Settings that grompp reads instead of those of its -f file, names of the .mdp format and texts, such as {\"init-lambda-state\": \"3\"}. They hold for a copy in the folder of the row, changed.mdp; the file stays as it is. Only of a row with grompp_options.")
+            .since(24).default("'{}'")
+            // A line of the file: a line break would begin another one, and a semicolon a comment.
+            .valid("jsonb_typeof(mdp_options) = 'object' and octet_length(mdp_options::text) <= 4096
+        and not jsonb_path_exists(mdp_options, '$.* ? (@.type() != \"string\")')
+        and not jsonb_path_exists(mdp_options, '$.keyvalue().key ? (!(@ like_regex \"^[A-Za-z][-A-Za-z0-9_]{0,62}$\"))')
+        and not jsonb_path_exists(mdp_options, '$.keyvalue().value ? (@ like_regex \"[[:cntrl:];]\")')",
+                "mdp_options must be an object of settings of an .mdp file such as {\"init-lambda-state\": \"3\"}, at most 4096 bytes; a name has \
+                1 to 63 letters, digits, '-' and '_', and a value no line breaks, other control characters and ';'")
+            .flag("mdp", "NAME=VALUE")
+            .add("Let grompp read this setting instead of that of its -f file; may be repeated\n\n\
+                For rows that differ in a setting alone: --sweep lambda=0..19 --mdp 'init-lambda-state={lambda}'. The file itself stays \
+                as it is.")
+            .edit("Let grompp read this setting instead of that of its -f file; may be repeated, and replaces what was said before")
+            .clear("no-mdp", "Let grompp read its -f file as it is");
         project: String = column("What it belongs to, for filters and for the sums of gromacs-submitter list --by-project.")
             .valid("length(project) between 1 and 100 and project !~ '[[:cntrl:]]'",
                 "project must be 1 to 100 characters without control characters")

@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use scavenger_schema::row::{self, Column, Kind, Value};
 
 use super::Entry;
-use crate::config::{deadline, label, texts};
+use crate::config::{deadline, label, texts, words};
 use crate::store::{Labels, NewRow};
 
 /// Reads `from`, or stdin if it is `-`.
@@ -61,6 +61,9 @@ fn parse(content: &[u8], defaults: &NewRow) -> anyhow::Result<Vec<Entry>> {
 /// A row has one of them.
 const FILE: &str = "tpr_path";
 const COMMAND: &str = "command";
+
+/// Its values may hold blanks.
+const SETTINGS: &str = "mdp_options";
 
 /// Columns that a row must have and has not.
 fn empty(row: &NewRow) -> impl Iterator<Item = &'static Column> + use<> {
@@ -127,8 +130,13 @@ fn value(column: &Column, cell: &str) -> Result<Value, String> {
         Kind::Bigints => list(cell).map(Value::Bigints),
         Kind::Reals => list(cell).map(Value::Reals),
         Kind::Labels => {
-            // `T=310 lambda=0.3`
-            let pairs = cell.split_whitespace().map(label).collect::<Result<_, _>>()?;
+            // `T=310 lambda=0.3`, and quoted as in a shell `'ref-t=300 300'`
+            let words = if column.name == SETTINGS {
+                words(cell)?
+            } else {
+                cell.split_whitespace().map(ToOwned::to_owned).collect()
+            };
+            let pairs = words.iter().map(|word| label(word)).collect::<Result<_, _>>()?;
             Ok(Value::Labels(Labels(pairs)))
         }
         Kind::Time => {

@@ -3,8 +3,9 @@
 use scavenger_schema::simulation::Engine;
 
 use super::super::text::{cut, shown};
+use crate::grompp_options::check_settings;
 use crate::mdrun_options::MdrunOptions;
-use crate::store::NewRow;
+use crate::store::{Labels, NewRow};
 use crate::text::command_line;
 
 /// A row that the user wants, or why it is none.
@@ -20,18 +21,12 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Refuses options of mdrun that the row could not have, as the submitter would once its turn has come.
-    pub(super) fn check_options(&mut self) {
+    /// Refuses what the submitter would refuse once the row's turn has come.
+    pub(super) fn check(&mut self) {
         let Ok(row) = &self.row else { return };
-        let words = row.mdrun_options.as_deref().unwrap_or_default();
-        let simulations = row.multidir.as_ref().map_or(1, |folders| folders.len().max(1));
-        // The database says what is wrong with another engine.
-        let engine =
-            row.engine.clone().and_then(|name| Engine::try_from(name).ok()).unwrap_or(Engine::ThreadMpi);
-        if let Err(error) =
-            MdrunOptions::of_row(words, u32::try_from(simulations).unwrap_or(u32::MAX), engine)
-        {
-            self.row = Err(error.to_string());
+        let checked = check_mdrun(row).and_then(|()| check_mdp(row));
+        if let Err(error) = checked {
+            self.row = Err(error);
         }
     }
 
@@ -58,4 +53,18 @@ impl Entry {
             None => self.named(),
         }
     }
+}
+
+fn check_mdrun(row: &NewRow) -> Result<(), String> {
+    let words = row.mdrun_options.as_deref().unwrap_or_default();
+    let simulations = row.multidir.as_ref().map_or(1, |folders| folders.len().max(1));
+    let simulations = u32::try_from(simulations).unwrap_or(u32::MAX);
+    // The database says what is wrong with another engine.
+    let engine = row.engine.clone().and_then(|name| Engine::try_from(name).ok()).unwrap_or(Engine::ThreadMpi);
+    MdrunOptions::of_row(words, simulations, engine).map(drop).map_err(|error| error.to_string())
+}
+
+fn check_mdp(row: &NewRow) -> Result<(), String> {
+    let Some(Labels(settings)) = &row.mdp_options else { return Ok(()) };
+    check_settings(settings).map_err(|error| error.to_string())
 }

@@ -25,6 +25,9 @@ pub(super) async fn exec(database: &Database, mut options: AddOptions) -> anyhow
         options.root = Some(PathBuf::from("."));
     }
     let mut entries = entries(&options)?;
+    for entry in &mut entries {
+        entry.check();
+    }
     if let Some(tpr) = &options.tpr {
         let system = inspect::inspect(tpr)?;
         for entry in &mut entries {
@@ -32,9 +35,6 @@ pub(super) async fn exec(database: &Database, mut options: AddOptions) -> anyhow
                 row.system = system.clone();
             }
         }
-    }
-    for entry in &mut entries {
-        entry.check_options();
     }
     let any_bad = entries.iter().any(|entry| entry.row.is_err());
     let mut brought = None;
