@@ -4,11 +4,47 @@
 mod postgres;
 mod program;
 
+use std::cell::Cell;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
+use gromacs_submitter::config::Sweep;
+use gromacs_submitter::gmx_options::words;
+use gromacs_submitter::mdrun_options::MdrunOptions;
+use gromacs_submitter::put::{check_folder, path_of};
+use gromacs_submitter::store::{AddMode, Added, Labels, NewRow, Store};
 use program::{Program, text};
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::TestRunner;
 use serde_json::Value;
+
+/// Parts of paths, the worst of them, and what a sweep puts into them.
+const PARTS: [&str; 22] = [
+    "",
+    ".",
+    "..",
+    "...",
+    "a",
+    "a b",
+    "ü",
+    "{x}",
+    "{x}{x}",
+    ".{x}",
+    "{after}",
+    "{",
+    "-x",
+    "~",
+    "*",
+    "\\",
+    "$(id)",
+    "'\"",
+    ";",
+    "a\nb",
+    "\u{202e}",
+    "gromacs-7",
+];
 
 /// What a row may be called.
 const GOOD_PATHS: [&str; 8] = [
@@ -223,4 +259,158 @@ async fn stored_text_never_commands_the_terminal() {
         listed[0]["reason"].as_str().is_some_and(|reason| reason.contains("\u{1b}[2J")),
         "JSON loses nothing"
     );
+}
+
+/// A path of bad parts, with an ending that some column asks for.
+fn path() -> impl Strategy<Value = String> {
+    let ending = select(vec!["", "/", ".tpr", "x.tpr", "x.cpt", "/..x.tpr", ".tpr\n"]);
+    (vec(select(PARTS.to_vec()), 0..5), ending).prop_map(|(parts, ending)| parts.join("/") + ending)
+}
+
+/// A row that names files everywhere, a simulation or a command; few of them are accepted if everything is bad.
+fn row_of_paths() -> impl Strategy<Value = NewRow> {
+    let word =
+        || select([&PARTS[..], &["-plumed", "-table", "-dlb", "yes"]].concat()).prop_map(str::to_owned);
+    let option = |of: BoxedStrategy<String>| proptest::option::weighted(0.2, of);
+    let columns = (
+        path(),
+        option(path().boxed()),
+        proptest::option::weighted(0.2, vec(path(), 2..4)),
+        option(path().boxed()),
+        proptest::option::weighted(0.2, vec(word(), 1..4)),
+        btree_map(select(PARTS.to_vec()).prop_map(str::to_owned), word(), 0..3),
+        vec(word(), 0..3),
+        any::<bool>(),
+    );
+    columns.prop_map(
+        |(tpr_path, checkpoint_path, multidir, folder, command, labels, options, is_labelled)| {
+            let is_command = command.is_some();
+            NewRow {
+                namespace: "lab".to_owned(),
+                persistent_volume_claim: "data".to_owned(),
+                tpr_path: if is_command { String::new() } else { tpr_path },
+                checkpoint_path: checkpoint_path.filter(|_| !is_command),
+                multidir: multidir.filter(|_| !is_command),
+                mdrun_options: (!is_command && MdrunOptions::read(&options).is_ok()).then_some(options),
+                folder: folder.filter(|_| is_command),
+                cpu_millicores: is_command.then_some(100),
+                memory_bytes: is_command.then_some(1 << 24),
+                image: is_command.then(|| "image".to_owned()),
+                command,
+                labels: is_labelled.then_some(Labels(labels)),
+                ..NewRow::default()
+            }
+        },
+    )
+}
+
+/// True if a path that is appended to a folder names something in it.
+fn stays(path: &str) -> bool {
+    !path.chars().any(|sign| sign.is_ascii_control())
+        && path.split('/').all(|part| !matches!(part, "" | "." | ".."))
+}
+
+/// The row as the database has it; of a command the path of its folder, too.
+async fn stored(store: &Store, row: i64) -> (String, NewRow) {
+    type Columns = (
+        String,
+        Option<String>,
+        Vec<String>,
+        Option<String>,
+        Option<Vec<String>>,
+        sqlx::types::Json<std::collections::BTreeMap<String, String>>,
+        Vec<String>,
+    );
+    let asked = "select tpr_path, checkpoint_path, multidir, folder, command, labels, mdrun_options from gromacs_to_tune where id = $1";
+    let found: Columns =
+        sqlx::query_as(asked).bind(row).fetch_one(store.pool()).await.expect("should be there");
+    let (tpr_path, checkpoint_path, multidir, folder, command, labels, mdrun_options) = found;
+    let row = NewRow {
+        tpr_path: if command.is_some() { String::new() } else { tpr_path.clone() },
+        checkpoint_path,
+        multidir: Some(multidir),
+        folder,
+        command,
+        labels: Some(Labels(labels.0)),
+        mdrun_options: Some(mdrun_options),
+        ..NewRow::default()
+    };
+    (tpr_path, row)
+}
+
+/// Whatever a row is called, and whatever a sweep makes of it: what is accepted is stored as it is, every path of it stays on the
+/// volume, and words stay words.
+#[test]
+fn no_path_that_is_accepted_leaves_the_volume() {
+    let runtime = tokio::runtime::Runtime::new().expect("should make a runtime");
+    let (store, _) = runtime.block_on(postgres::migrated_store("tests"));
+    let accepted = Cell::new(0);
+    let config = ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) };
+    let property = |(templates, values): (Vec<NewRow>, Vec<String>)| {
+        // A value that the sweep refuses stands for itself.
+        let sweep = format!("x={}", values.join(",")).parse::<Sweep>().or_else(|_| "x=..,a/../b".parse());
+        let sweeps = [sweep.expect("should be a sweep")];
+        let grid = Sweep::grid(&sweeps).expect("should be small");
+        let rows: Vec<NewRow> = grid
+            .iter()
+            .flat_map(|combination| templates.iter().map(|row| combination.fill_row(row)))
+            .collect();
+        let mode = AddMode { keep_going: true, allow_duplicate: true, ..AddMode::default() };
+        let (fates, _) = runtime.block_on(store.add_all(&rows, mode)).expect("should answer");
+        for (row, fate) in rows.iter().zip(&fates) {
+            let Added::Row(id) = fate else { continue };
+            let (place, found) = runtime.block_on(stored(&store, *id));
+            prop_assert!(stays(&place), "{place:?}");
+            let given = NewRow {
+                namespace: String::new(),
+                persistent_volume_claim: String::new(),
+                multidir: row.multidir.clone().or(Some(Vec::new())),
+                labels: row.labels.clone().or(Some(Labels::default())),
+                mdrun_options: row.mdrun_options.clone().or(Some(Vec::new())),
+                cpu_millicores: None,
+                memory_bytes: None,
+                image: None,
+                ..row.clone()
+            };
+            prop_assert_eq!(&found, &given);
+            let options = MdrunOptions::read(found.mdrun_options.as_deref().unwrap_or_default());
+            let files = options.iter().flat_map(MdrunOptions::files).map(str::to_owned);
+            let named = found.checkpoint_path.iter().chain(&found.folder).cloned().chain(files);
+            let in_folders = found.multidir.iter().flatten().cloned();
+            for path in named.chain(in_folders) {
+                prop_assert!(stays(&path), "{path:?} of {row:?}");
+                // Where it is brought to by `add --put`.
+                if let (Ok(folder), Ok(path)) = (check_folder("to"), path_of("to", &path)) {
+                    prop_assert!(path.starts_with(&format!("{folder}/")) && stays(&path), "{path:?}");
+                }
+            }
+            accepted.set(accepted.get() + 1);
+        }
+        Ok(())
+    };
+    let strategy = (vec(row_of_paths(), 1..12), vec(select(PARTS.to_vec()).prop_map(str::to_owned), 1..4));
+    TestRunner::new(config).run(&strategy, property).expect("every path should stay");
+    assert!(accepted.get() > 20, "only {} rows were accepted, which shows nothing", accepted.get());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What people type is read or refused, whatever it is.
+    #[test]
+    fn no_text_is_more_than_a_text(given in "[ -~üé\n\t{}=,.0-9]{0,40}", template in "[ -~ü{}x]{0,40}") {
+        if let Ok(sweep) = given.parse::<Sweep>() {
+            for combination in Sweep::grid(std::slice::from_ref(&sweep)).expect("should be small") {
+                prop_assert_eq!(combination.fill(&template).is_empty(), template.is_empty());
+            }
+        }
+        let _ = MdrunOptions::words(&given);
+        let _ = gromacs_submitter::grompp_options::words(&given);
+        if let Ok(options) = gromacs_submitter::grompp_options::of_row(&words(&given), &[7]) {
+            prop_assert!(options.iter().all(|word| !word.starts_with('/')), "{:?}", options);
+        }
+        if let Ok(folder) = check_folder(&given) {
+            prop_assert!(folder.is_empty() || stays(&folder), "{:?}", folder);
+        }
+    }
 }
