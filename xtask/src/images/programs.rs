@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum as _;
+use object::Endianness;
+use object::elf::{EM_AARCH64, EM_X86_64, PT_INTERP};
+use object::read::elf::{ElfFile64, FileHeader as _, ProgramHeader as _};
 
 use super::Architecture;
 use super::catalogue::{Image, Linking, Program};
@@ -180,7 +183,28 @@ fn build_static(programs: &[Program], architecture: Architecture) -> Result<Hash
     if architecture.is_foreign() {
         use_cross_compiler(&mut command, target, architecture);
     }
-    built(&Checkout::this(), command, programs)
+    let built = built(&Checkout::this(), command, programs)?;
+    for program in built.values() {
+        ensure_runs_anywhere(program, architecture)?;
+    }
+    Ok(built)
+}
+
+/// Makes sure that a program runs on any Linux of this architecture: nothing of that machine has to load it.
+fn ensure_runs_anywhere(program: &Path, architecture: Architecture) -> Result<()> {
+    let shown = program.display();
+    let content = fs::read(program).with_context(|| format!("cannot read {shown}"))?;
+    let file = ElfFile64::<Endianness>::parse(&*content);
+    let file = file.with_context(|| format!("{shown} is no program of Linux"))?;
+    let expected = match architecture {
+        Architecture::Amd64 => EM_X86_64,
+        Architecture::Arm64 => EM_AARCH64,
+    };
+    let machine = file.elf_header().e_machine(file.endian());
+    ensure!(machine == expected, "{shown} is not for {}: its machine is {machine}", architecture.name());
+    let is_loaded = file.elf_program_headers().iter().any(|part| part.p_type(file.endian()) == PT_INTERP);
+    ensure!(!is_loaded, "{shown} is not static: it asks for a loader, which not every Linux has");
+    Ok(())
 }
 
 /// Debian's cross compiler, for what is written in C, and to link.
@@ -254,6 +278,39 @@ mod tests {
     fn a_missing_target_is_seen() {
         assert!(has_target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH)).unwrap());
         assert!(!has_target("no-such-target").unwrap());
+    }
+
+    #[test]
+    fn a_program_of_a_release_asks_for_no_loader_and_is_of_its_architecture() {
+        const MACHINE: usize = 18;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let said = |content: &[u8], architecture| {
+            fs::write(&path, content).unwrap();
+            ensure_runs_anywhere(&path, architecture).map_err(|error| format!("{error:#}"))
+        };
+        let here = Architecture::of_this_machine();
+        let other = Architecture::ALL.into_iter().find(|it| it.is_foreign()).unwrap();
+        // This program is one for a machine with its libc.
+        let mut content = fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert!(said(&content, here).is_err_and(|error| error.contains("is not static")));
+        assert!(
+            said(&content, other).is_err_and(|error| error.contains(&format!("is not for {}", other.name())))
+        );
+        let file = ElfFile64::<Endianness>::parse(&*content).unwrap();
+        let headers = file.elf_header().e_phoff(file.endian()) as usize;
+        let sizes = file.elf_header().e_phentsize(file.endian()) as usize;
+        let place = file.elf_program_headers().iter().position(|it| it.p_type(file.endian()) == PT_INTERP);
+        let place = headers + sizes * place.unwrap();
+        content[place..place + 4].fill(0);
+        assert_eq!(said(&content, here), Ok(()));
+        let machine = match other {
+            Architecture::Amd64 => EM_X86_64,
+            Architecture::Arm64 => EM_AARCH64,
+        };
+        content[MACHINE..MACHINE + 2].copy_from_slice(&machine.to_le_bytes());
+        assert_eq!(said(&content, other), Ok(()));
+        assert!(said(b"#!/bin/sh\n", here).is_err_and(|error| error.contains("is no program of Linux")));
     }
 
     #[test]
