@@ -44,9 +44,13 @@ pub(crate) struct Arguments {
 enum What {
     /// The demo with --kubeconfig: what it refuses, an interruption, and a whole run; nothing may be left behind
     Demo,
-    /// The marked commands of install.md, README.md, queue.md, first-simulation.md, upgrade.md and uninstall.md, in this
-    /// order; what they print must be what the pages show
-    Pages,
+    /// The marked commands of install.md, README.md, queue.md, first-simulation.md, run-your-own.md, upgrade.md and
+    /// uninstall.md, in this order; what they print must be what the pages show
+    Pages {
+        /// End behind this page, such as docs/run-your-own.md
+        #[arg(long, value_name = "FILE")]
+        page: Option<String>,
+    },
     /// The marked commands of readiness.md, with nothing of this checkout but the files of a release
     Release {
         /// Folder with the files that `cargo xtask release --dry-run` wrote; they are written first unless given
@@ -66,19 +70,22 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         fake_nodes: if matches!(arguments.what, What::Release { .. }) { OTHER_NODES } else { 0 },
         ..cluster::Options::default()
     };
+    if let What::Pages { page } = &arguments.what {
+        pages::check(page.as_deref())?;
+    }
     cluster::check(&options)?;
     packages::ensure(packages::CLUSTER, !arguments.no_install)?;
     images::ensure(!arguments.no_install)?;
     cluster::tell_when_interrupted(std::slice::from_ref(&arguments.name), || {})?;
     let files = match &arguments.what {
         What::Release { files } => release::files(files.as_deref(), arguments.no_install)?,
-        What::Demo | What::Pages => PathBuf::new(),
+        What::Demo | What::Pages { .. } => PathBuf::new(),
     };
     let name = arguments.name.as_str();
     cluster::down(name)?;
-    let result = cluster::up(name, &options).and_then(|cluster| match arguments.what {
+    let result = cluster::up(name, &options).and_then(|cluster| match &arguments.what {
         What::Demo => demo::walk(&cluster, program::path()?),
-        What::Pages => pages::walk(&cluster),
+        What::Pages { page } => pages::walk(&cluster, page.as_deref()),
         What::Release { .. } => release::walk(&cluster, &files),
     });
     if arguments.keep {

@@ -58,12 +58,16 @@ pub(super) fn blocks(page: &str) -> Result<Vec<Block>> {
     Ok(blocks)
 }
 
-/// Commands behind `$ `, each with the lines that follow.
+/// Commands behind `$ `, each with the lines that follow. One that ends with a backslash goes on in the next line.
 fn console(text: &str) -> Result<Vec<(String, Vec<String>)>> {
     let mut commands: Vec<(String, Vec<String>)> = Vec::new();
     for line in text.lines() {
         match (line.strip_prefix("$ "), commands.last_mut()) {
             (Some(command), _) => commands.push((command.to_owned(), Vec::new())),
+            (None, Some((command, output))) if output.is_empty() && command.ends_with('\\') => {
+                command.push('\n');
+                command.push_str(line);
+            }
             (None, Some((_, output))) => output.push(line.to_owned()),
             (None, None) => anyhow::bail!("the block does not begin with a command"),
         }
@@ -72,7 +76,7 @@ fn console(text: &str) -> Result<Vec<(String, Vec<String>)>> {
     Ok(commands)
 }
 
-/// The first line that the page shows and that was not printed, in the page's order. Numbers, ages and the width of columns
+/// The first line that the page shows and that was not printed, in the page's order. Numbers, times and the width of columns
 /// differ from run to run, and more may be printed than is shown.
 pub(super) fn missing<'a>(shown: &'a [String], printed: &str) -> Option<&'a str> {
     let mut printed = printed.lines().map(alike);
@@ -85,11 +89,12 @@ pub(super) fn missing<'a>(shown: &'a [String], printed: &str) -> Option<&'a str>
 /// A line without what differs from run to run.
 fn alike(line: &str) -> String {
     let words = line.split_whitespace().map(|word| {
-        let is_number = |part: &str| part.starts_with(|first: char| first.is_ascii_digit());
-        // 8s, 1m12s, 3.5%, 40,000
-        let rest = word
-            .trim_end_matches(|last: char| last.is_ascii_alphanumeric() || matches!(last, '%' | '.' | ','));
-        if is_number(word) && rest.is_empty() { "#" } else { word }
+        // 8s, 1m12s, 3.5%, 40,000, -2358.03, 2026-11-28, 10:00
+        let number = word.strip_prefix('-').unwrap_or(word);
+        let is_number = number.starts_with(|first: char| first.is_ascii_digit());
+        let is_of_it =
+            |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '%' | '.' | ',' | '-' | ':');
+        if is_number && number.chars().all(is_of_it) { "#" } else { word }
     });
     words.collect::<Vec<_>>().join(" ")
 }
@@ -112,6 +117,13 @@ mod tests {
     }
 
     #[test]
+    fn a_command_goes_on_behind_a_backslash() {
+        let page = "<!-- walk -->\n```\n$ a \\\n    b\nc \\\nd\n```\n";
+        let command = ("a \\\n    b".into(), vec!["c \\".into(), "d".into()]);
+        assert_eq!(blocks(page).unwrap(), [Block { line: 2, kind: Kind::Console(vec![command]) }]);
+    }
+
+    #[test]
     fn a_mark_without_a_block_is_an_error() {
         for page in [
             "<!-- walk -->\n",
@@ -130,6 +142,9 @@ mod tests {
         assert_eq!(missing(&shown, "more\nNAME   AGE   MESSAGE\nfirst 1m12s attempt 2 is running\n"), None);
         let other = "NAME AGE MESSAGE\nfirst 8s attempt 1 was interrupted\n";
         assert_eq!(missing(&shown, other), Some("first   8s   attempt 1 is running"));
+        let sums = ["80 -2358.03".to_owned(), "ends at 2027-02-27 10:00 UTC".to_owned()];
+        assert_eq!(missing(&sums, "81 -9.5\nends at 2026-12-01 09:59 UTC\n"), None);
+        assert!(missing(&sums, "81 -\nends at - 09:59 UTC\n").is_some());
         let order = "first 8s attempt 1 is running\nNAME AGE MESSAGE\n";
         assert!(missing(&shown, order).is_some());
     }

@@ -24,6 +24,9 @@ const SHOWN_LIMIT: Duration = Duration::from_secs(120);
 /// No command of a page takes longer, in seconds.
 const COMMAND_LIMIT: &str = "1800";
 
+/// Names in the pages, each with what a reader writes instead. The first that fits counts.
+pub(super) type Names = Vec<(&'static str, String)>;
+
 /// Somebody with a shell and the pages.
 pub(super) struct Reader<'a> {
     cluster: &'a Cluster,
@@ -32,7 +35,7 @@ pub(super) struct Reader<'a> {
     /// Where the project's programs are.
     programs: PathBuf,
     /// What every reader writes instead of the names in the pages.
-    names: Vec<(&'static str, String)>,
+    names: Names,
 }
 
 impl<'a> Reader<'a> {
@@ -40,7 +43,7 @@ impl<'a> Reader<'a> {
         cluster: &'a Cluster,
         folder: PathBuf,
         programs: PathBuf,
-        names: Vec<(&'static str, String)>,
+        names: Names,
     ) -> Result<Self> {
         fs::write(folder.join("../variables"), "").context("cannot make a temporary file")?;
         Ok(Self { cluster, folder, programs, names })
