@@ -52,7 +52,7 @@ pub const SWEEPS: [Setting; 12] = [
             "{ interruptThreshold: 1 }",
         ],
     },
-    Setting { name: "prioritySteps", pool: "{}", values: &["1", "2", "3", "5", "10"] },
+    Setting { name: "prioritySteps", pool: TIGHT, values: &["1", "2", "3", "5", "10"] },
     Setting { name: "interruptionBackoff", pool: "{}", values: &["1s", "10s", "30s", "2m", "10m"] },
     Setting {
         name: "disruptionBudgets",
