@@ -64,7 +64,7 @@ pub enum OptionError {
         "mdrun option -pin on cannot be set for a row of several simulations, which would all be pinned to the same cores; leave it out"
     )]
     PinSeveral,
-    /// Simulations of which each is a mdrun of its own, or one alone.
+    /// One simulation alone, or several that each have a mdrun of their own.
     #[error(
         "mdrun option {0} needs engine mpi and several simulations: replicas exchange inside one mdrun of a GROMACS with library MPI; \
          add the row with --engine mpi and --multidir, in an image with gmx_mpi and mpirun, or leave {0} out"

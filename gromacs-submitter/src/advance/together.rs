@@ -54,8 +54,8 @@ fn part(all: &Resources, count: u32) -> Resources {
     }
 }
 
-/// What a rank takes as a process of its own, in bytes: at most 45 MB beside the atoms (GROMACS 2022.5 with Open MPI 4.1), of which
-/// the launcher is a part.
+/// What a rank takes as a process of its own, in bytes: at most 45 MB beside the atoms, with a share of the launcher (GROMACS 2022.5
+/// with Open MPI 4.1).
 const PROCESS_BYTES: i64 = 48 << 20;
 
 /// The configurations of one simulation whose ranks are processes, each of which takes memory of its own. Their speed is taken to be
@@ -81,12 +81,7 @@ pub fn in_processes(
     };
     let all: Vec<LadderRung> = ladder.into_iter().map(with_processes).collect();
     let least = all.iter().min_by_key(|rung| rung.memory_bytes).map(LadderRung::resources);
-    let fits = |rung: &LadderRung| {
-        let wanted = rung.resources();
-        let on_nodes =
-            share.nodes.iter().any(|node| rung.may_run_on(node) && wanted.fits_in(&node.allocatable));
-        on_nodes && allow(&share.limits, &wanted)
-    };
+    let fits = |rung: &LadderRung| is_held(rung, &share.nodes, &share.limits);
     let fitting: Vec<LadderRung> = all.into_iter().filter(fits).collect();
     if fitting.is_empty() {
         Err(NoConfiguration::Now(too_large(row.simulations(), least)))
@@ -125,11 +120,9 @@ pub fn together(
     // Of a shared GPU a pod gets one share, since several may be of the same GPU.
     let is_several_shares = |rung: &LadderRung| rung.gpus > 1 && is_share(&rung.hardware_class);
     let fits = |rung: &LadderRung| {
-        let wanted = rung.resources();
-        bounds::is_pod_cpu(wanted.cpu_millicores)
+        bounds::is_pod_cpu(rung.resources().cpu_millicores)
             && !is_several_shares(rung)
-            && nodes.iter().any(|node| rung.may_run_on(node) && wanted.fits_in(&node.allocatable))
-            && allow(limits, &wanted)
+            && is_held(rung, nodes, limits)
     };
     all.retain(fits);
     if all.is_empty() {
@@ -159,6 +152,13 @@ pub fn together(
         kept.push(rung);
     }
     Ok(kept)
+}
+
+/// True if some node can hold it, and the limits allow it.
+fn is_held(rung: &LadderRung, nodes: &[NodeShape], limits: &Limits) -> bool {
+    let wanted = rung.resources();
+    nodes.iter().any(|node| rung.may_run_on(node) && wanted.fits_in(&node.allocatable))
+        && allow(limits, &wanted)
 }
 
 fn allow(limits: &Limits, wanted: &Resources) -> bool {
@@ -341,7 +341,7 @@ mod tests {
         }
         let limits = Limits { max_memory_bytes: Some(310 << 20), ..Limits::default() };
         let why = of_processes(&with_library_mpi(row()), &limits).expect_err("should not fit");
-        let NoConfiguration::Now(words) = why else { panic!("{why:?} is for ever") };
+        let NoConfiguration::Now(words) = why else { panic!("{why:?} would never change") };
         assert!(
             words.starts_with("no node holds 1 simulation within the limits")
                 && words.ends_with("; allow more"),
@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(shape(&found), [(500, 0, 5.5)]);
         let limits = Limits { max_memory_bytes: Some(1 << 30), ..Limits::default() };
         let why = together(&of_four(), ladder(), &[], &small, &limits).expect_err("should not fit");
-        let NoConfiguration::Now(words) = why else { panic!("{why:?} is for ever") };
+        let NoConfiguration::Now(words) = why else { panic!("{why:?} would never change") };
         assert!(words.starts_with("no node holds 4 simulations within the limits"), "{words}");
         assert!(words.contains("takes 0.5 cores and 1200 MiB of memory"), "{words}");
     }
