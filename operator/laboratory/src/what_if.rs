@@ -113,7 +113,7 @@ fn mix(facts: &Facts<'_>) -> Mix {
     let sizes = CORES.iter().filter(|cores| *cores * 2 <= largest).count().max(1);
     let longest = (workload.length / 2).clamp(MINUTE, 12 * HOUR);
     let work = ((10 * MINUTE).min(longest / 2), longest);
-    let cores = facts.free_cores().ceil() as i64;
+    let cores = facts.free_cores(&Load::of(workload)).ceil() as i64;
     let length = workload.length;
     Mix { work, cores: &CORES[..sizes], ..Mix::filling(1, length) }.asking_for(cores, length)
 }
@@ -150,8 +150,7 @@ impl Facts<'_> {
     }
 
     /// Cores that are free on average, as the pool counts them.
-    fn free_cores(&self) -> f64 {
-        let load = Load::of(self.workload);
+    fn free_cores(&self, load: &Load) -> f64 {
         let used = self.recorded.and_then(|recorded| recorded.used_cores).filter(|_| self.is_by_use());
         (load.cores - used.unwrap_or(load.mean_cores)).max(0.0)
     }
@@ -181,7 +180,7 @@ fn cluster(text: &mut String, facts: &Facts<'_>, comparison: &Comparison) {
             writeln!(text, "  they use       {} on average, as metrics.k8s.io measured it", percent(used));
     }
     let counted = if facts.is_by_use() { "use" } else { "requests" };
-    let _ = writeln!(text, "  free           {} on average, by {counted}", percent(facts.free_cores()));
+    let _ = writeln!(text, "  free           {} on average, by {counted}", percent(facts.free_cores(&load)));
     if workload.length < DAY {
         text.push_str(
             "This is less than a day. Nights and weekends are not in it: record a week before you decide.\n",
@@ -371,12 +370,13 @@ mod tests {
         assert!((load.mean_cores - 20.0 / 6.0).abs() < 1e-9, "{load:?}");
         let (workload, usual) = (workload(&[]), Pool::usual(PreemptionMode::Scheduler));
         let facts = Facts { workload: &workload, recorded: None, pool: &usual };
-        assert_eq!(facts.free_cores(), 16.0);
+        let load = Load::of(&workload);
+        assert_eq!(facts.free_cores(&load), 16.0);
         let recorded = Some(Recorded { begin: jiff::Timestamp::UNIX_EPOCH, used_cores: Some(3.0) });
-        assert_eq!(Facts { recorded, ..facts }.free_cores(), 16.0);
+        assert_eq!(Facts { recorded, ..facts }.free_cores(&load), 16.0);
         let spec = "{ accounting: Usage, usage: {} }";
         let by_use = crate::pool::Document::of_spec(spec).unwrap().pool().unwrap();
-        assert_eq!(Facts { recorded, pool: &by_use, ..facts }.free_cores(), 13.0);
+        assert_eq!(Facts { recorded, pool: &by_use, ..facts }.free_cores(&load), 13.0);
     }
 
     #[test]

@@ -42,8 +42,6 @@ struct History {
     pods: BTreeMap<String, PodHistory>,
     /// Beginnings of times in which nothing was seen, and how long they were.
     gaps: Vec<(Timestamp, Time)>,
-    /// True once the use of any pod was measured.
-    is_measured: bool,
 }
 
 #[derive(Debug)]
@@ -98,7 +96,6 @@ impl History {
             Event::Use { name, cpu_milli, memory_mib } => {
                 let used = Amounts { cpu: cpu_milli, memory: memory_mib, ..Amounts::default() };
                 self.pod(&name)?.used.push((time, used));
-                self.is_measured = true;
             }
         }
         self.end = self.end.max(time);
@@ -167,7 +164,8 @@ impl History {
         }
         played.sort_by_key(|(pod, _)| pod.arrival);
         workload.ordinary = played.iter().map(|(pod, _)| *pod).collect();
-        let used_cores = self.is_measured.then(|| {
+        let is_measured = self.pods.values().any(|history| !history.used.is_empty());
+        let used_cores = is_measured.then(|| {
             let used = played.iter().map(|(_, history)| history.uses(begin)).collect();
             workload.uses = Some(Arc::new(Uses::Recorded(used)));
             mean(played.iter().map(|(_, history)| *history), end)

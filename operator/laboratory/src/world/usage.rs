@@ -58,13 +58,18 @@ impl World<'_> {
         self.on_node[node.index()].iter().fold(Amounts::default(), |sum, pod| sum.plus(self.used_by(*pod)))
     }
 
+    /// How many cores a node lacks for those that are counted by use, and how many they would use.
+    fn short_on(&self, node: NodeId) -> (i64, i64) {
+        let capacity = self.workload.nodes[node.index()].capacity.cpu;
+        let asked: i64 = self.by_use_on(node).map(|(pod, _)| self.used_by(pod).cpu).sum();
+        ((self.used_on(node).cpu - capacity).clamp(0, asked), asked)
+    }
+
     /// What each pod on a node gets of what it would use. Those that request their cores come first, and those that are counted
     /// by use share what these leave.
     #[must_use]
     pub fn use_on(&self, node: NodeId) -> Vec<(PodId, Amounts)> {
-        let capacity = self.workload.nodes[node.index()].capacity.cpu;
-        let asked: i64 = self.by_use_on(node).map(|(pod, _)| self.used_by(pod).cpu).sum();
-        let short = (self.used_on(node).cpu - capacity).clamp(0, asked);
+        let (short, asked) = self.short_on(node);
         let gets = |pod: &PodId| {
             let mut used = self.used_by(*pod);
             if short > 0 && self.counted_by_use(*pod).is_some() {
@@ -77,11 +82,16 @@ impl World<'_> {
 
     /// How long of the last minute attempts on a node got nothing done.
     fn starving(&self, node: NodeId) -> Vec<(AttemptId, Time)> {
-        let of = |(pod, gets): (PodId, Amounts)| {
-            let (attempt, wants) = (self.counted_by_use(pod)?, self.used_by(pod).cpu);
-            (gets.cpu < wants).then(|| (attempt, MINUTE * (wants - gets.cpu) / wants))
+        let (short, asked) = self.short_on(node);
+        if short == 0 {
+            return Vec::new();
+        }
+        let of = |(pod, attempt): (PodId, AttemptId)| {
+            let wants = self.used_by(pod).cpu;
+            let lacks = wants * short / asked;
+            (lacks > 0).then(|| (attempt, MINUTE * lacks / wants))
         };
-        self.use_on(node).into_iter().filter_map(of).collect()
+        self.by_use_on(node).filter_map(of).collect()
     }
 
     /// The kernel kills those that requested next to nothing, the one that uses most first, until memory suffices.
