@@ -617,6 +617,27 @@ async fn a_watch_tells_changes_and_ends_with_them() {
     assert_eq!(first["id"], 3);
     program.sql("update gromacs_to_tune set state = 'failed' where id = 3").await;
     assert_eq!(lines.end(), Some(1), "a row failed");
+
+    // Its state says so until the submitter has heard the request.
+    program.good(&["retry", "3"]);
+    for rows in [&["3"][..], &[]] {
+        let watch = program
+            .command(&[&["watch", "--until-finished", "--interval", "200ms"], rows].concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the submitter should start");
+        let mut lines = program::Lines::of(watch);
+        lines.until("row 3");
+        program
+            .sql("update gromacs_to_tune set state = 'running', retry_requested = false where id = 3")
+            .await;
+        lines.until("running");
+        program.sql("update gromacs_to_tune set state = 'completed' where id = 3").await;
+        assert_eq!(lines.end(), Some(0), "{rows:?}: it is completed");
+        program.sql("update gromacs_to_tune set state = 'failed' where id = 3").await;
+        program.good(&["retry", "3"]);
+    }
 }
 
 #[tokio::test]

@@ -213,6 +213,18 @@ def test_a_wait_has_an_end(queue: Queue) -> None:
         queue.wait([row.id, row.id + 1])
 
 
+def test_a_wait_after_a_retry_waits_for_the_next_end(queue: Queue, server: Server) -> None:
+    row = queue.add("a.tpr")
+    server.end(row.id, "failed")
+    assert queue.rows(row)[0].has_ended
+    queue.retry(row)
+    # The state says so until the submitter has heard the request.
+    assert [(it.state, it.has_ended) for it in queue.rows(state="queued")] == [("failed", False)]
+    for rows in (row, None):
+        with pytest.raises(StillRunning):
+            queue.wait(rows, timeout=0.5)
+
+
 def test_a_wait_outlives_its_connections(queue: Queue, server: Server, caplog: pytest.LogCaptureFixture) -> None:
     row = queue.add("a.tpr")
 

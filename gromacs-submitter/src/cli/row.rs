@@ -1,6 +1,5 @@
 //! A row of the view `gromacs_queue` as the command line shows it.
 
-use scavenger_schema::simulation::State;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -23,6 +22,8 @@ pub(super) struct QueueRow {
     pub(super) percent: Option<f64>,
     pub(super) ns_per_day: Option<f64>,
     pub(super) seconds_left: Option<i64>,
+    /// True if nothing happens any more unless a person asks for it.
+    pub(super) has_ended: bool,
     pub(super) interruptions: i64,
     pub(super) attempts: Option<i64>,
     pub(super) creation_time: String,
@@ -57,11 +58,6 @@ impl QueueRow {
     /// Reads them all.
     pub(super) fn read_all(values: &[Value]) -> anyhow::Result<Vec<Self>> {
         values.iter().map(Self::read).collect()
-    }
-
-    /// True if nothing happens any more unless a person asks for it.
-    pub(super) fn is_final(&self) -> bool {
-        self.state.parse().is_ok_and(State::is_final)
     }
 
     pub(super) fn done(&self) -> Option<String> {
@@ -166,6 +162,7 @@ pub(super) mod tests {
             percent: Some(41.0),
             ns_per_day: Some(12.345),
             seconds_left: Some(4300),
+            has_ended: false,
             interruptions: 0,
             attempts: Some(1),
             creation_time: "2026-11-21T08:00:00+00:00".to_owned(),

@@ -170,10 +170,8 @@ impl Store {
     /// Everything about a row: its line of the view, what was asked for, its attempts, configurations and history.
     pub async fn show(&self, row: i64) -> Result<Option<Value>, StoreError> {
         let found = sqlx::query(
-            "select jsonb_build_object(
-                'row', to_jsonb(q) || jsonb_build_object('seconds_left',
-                    case when q.expected_finish_time is not null then
-                    greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end),
+            concat!("select jsonb_build_object(
+                'row', ", scavenger_schema::queue_row!(), ",
                 'simulation', (select jsonb_object_agg(key, value) from jsonb_each(to_jsonb(t)) where key = any ($2))
                     || jsonb_build_object(
                     'uuid', t.uuid, 'pinned_image', t.pinned_image, 'state_time', t.state_time, 'submission', t.submission,
@@ -193,7 +191,7 @@ impl Store {
                     from gromacs_attempt a where a.row_id = q.id),
                 'events', (select coalesce(jsonb_agg(to_jsonb(e) order by e.id), '[]')
                     from gromacs_event e where e.row_id = q.id)) as story
-            from gromacs_queue q join gromacs_to_tune t on t.id = q.id where q.id = $1",
+            from gromacs_queue q join gromacs_to_tune t on t.id = q.id where q.id = $1"),
         )
         .bind(row)
         .bind(row::all().map(|column| column.name).collect::<Vec<_>>())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from gromacs_queue._rules import ENDED, State
+from gromacs_queue._rules import State
 
 
 @dataclass(frozen=True)
@@ -116,13 +116,11 @@ class Row:
     seconds_left: int | None
     """Seconds until expected_finish_time, by the clock of the database."""
 
+    has_ended: bool
+    """True if nothing happens to it any more unless a person asks for it."""
+
     def __hash__(self) -> int:
         return hash(self.id)
-
-    @property
-    def has_ended(self) -> bool:
-        """True if nothing happens to it any more unless a person asks for it."""
-        return self.state in ENDED
 
 
 TIMES: Final = frozenset(["expected_finish_time", "creation_time", "start_time", "finish_time", "deadline"])

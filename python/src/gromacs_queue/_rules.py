@@ -534,9 +534,11 @@ class Changes(TypedDict, total=False):
 
 LIST: Final = """select to_jsonb(q) || jsonb_build_object('seconds_left',
         case when q.expected_finish_time is not null then
-            greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end)
+            greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end,
+        'has_ended', q.state in ('completed', 'failed', 'cancelled') and not exists (
+            select from gromacs_to_tune t where t.id = q.id and t.retry_requested))
     from gromacs_queue q where q.id = any(array(
-        select q.id from gromacs_to_tune q where ($1::bigint[] is null or q.id = any($1)) and (cardinality($2::text[]) = 0 or q.state = any($2))
+        select q.id from gromacs_to_tune q where ($1::bigint[] is null or q.id = any($1)) and (cardinality($2::text[]) = 0 or q.state = any($2) or (q.retry_requested and q.state in ('completed', 'failed', 'cancelled') and 'queued' = any($2)))
             and ($3::text is null or q.owner = $3) and ($4::text is null or q.namespace = $4)
             and ($5::text is null or q.project = $5) and ($6::jsonb is null or q.labels @> $6)
             and (not $7 or (q.deadline is not null and gromacs_late_seconds(q) is not null))

@@ -5,24 +5,46 @@
 /// $8 ended before when. Null, and no state, is no condition.
 macro_rules! matches {
     () => {
-        "($1::bigint[] is null or q.id = any($1)) and (cardinality($2::text[]) = 0 or q.state = any($2))
+        matches!("")
+    };
+    ($or_state:expr) => {
+        concat!(
+            "($1::bigint[] is null or q.id = any($1)) and (cardinality($2::text[]) = 0 or q.state = any($2)",
+            $or_state,
+            ")
             and ($3::text is null or q.owner = $3) and ($4::text is null or q.namespace = $4)
             and ($5::text is null or q.project = $5) and ($6::jsonb is null or q.labels @> $6)
             and (not $7 or (q.deadline is not null and gromacs_late_seconds(q) is not null))
             and ($8::timestamptz is null or q.finish_time < $8)"
+        )
     };
 }
 
-/// Rows of the view `gromacs_queue` that a filter selects, the newest first, one JSON object each, with the seconds that are
-/// left by the database's clock: $9 rows in any case, $10 how many of the newest. The rows are chosen by an index, and only for
-/// these the view is worked out.
-pub const LIST: &str = concat!(
-    "select to_jsonb(q) || jsonb_build_object('seconds_left',
+/// A row `q` of the view `gromacs_queue` as a JSON object, with the seconds that are left by the database's clock, and whether
+/// it has ended: what is asked to go on has not, although its state says so until the submitter has heard it.
+#[macro_export]
+macro_rules! queue_row {
+    () => {
+        "to_jsonb(q) || jsonb_build_object('seconds_left',
         case when q.expected_finish_time is not null then
-            greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end)
+            greatest(0, extract(epoch from q.expected_finish_time - now()))::bigint end,
+        'has_ended', q.state in ('completed', 'failed', 'cancelled') and not exists (
+            select from gromacs_to_tune t where t.id = q.id and t.retry_requested))"
+    };
+}
+
+/// Rows of the view `gromacs_queue` that a filter selects, the newest first, one JSON object each: $9 rows in any case, $10 how
+/// many of the newest. The rows are chosen by an index, and only for these the view is worked out. Those that are asked to go on
+/// count as queued, too.
+pub const LIST: &str = concat!(
+    "select ",
+    queue_row!(),
+    "
     from gromacs_queue q where q.id = any(array(
         select q.id from gromacs_to_tune q where ",
-    matches!(),
+    matches!(
+        " or (q.retry_requested and q.state in ('completed', 'failed', 'cancelled') and 'queued' = any($2))"
+    ),
     " order by q.id desc limit $10) || $9::bigint[]) order by q.id desc"
 );
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from gromacs_queue._rules import ENDED, State
+from gromacs_queue._rules import State
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,6 @@ class Row:
 const FOOT: &str = r#"
     def __hash__(self) -> int:
         return hash(self.id)
-
-    @property
-    def has_ended(self) -> bool:
-        """True if nothing happens to it any more unless a person asks for it."""
-        return self.state in ENDED
 "#;
 
 /// The class, from the tables of a database.
@@ -68,6 +63,7 @@ pub(super) fn class(tables: &[Table]) -> Result<File> {
         text.push_str(&format!("\n    {name}: {kind}{or_none}\n    \"\"\"{comment}\"\"\"\n"));
     }
     text.push_str("\n    seconds_left: int | None\n    \"\"\"Seconds until expected_finish_time, by the clock of the database.\"\"\"\n");
+    text.push_str("\n    has_ended: bool\n    \"\"\"True if nothing happens to it any more unless a person asks for it.\"\"\"\n");
     text.push_str(FOOT);
     let set = |names: &[String]| names.join(", ");
     text.push_str(&format!(

@@ -100,7 +100,7 @@ async fn follow(
     let mut ended_badly = HashSet::new();
     loop {
         let rows = QueueRow::read_all(&values)?;
-        let has_ended = rows.iter().all(QueueRow::is_final);
+        let has_ended = rows.iter().all(|row| row.has_ended);
         note_ends(&mut ended_badly, &rows);
         if !display.show(&values, &rows, trouble.as_deref())? {
             // Nobody reads on (`| head`).
@@ -154,7 +154,7 @@ async fn follow(
 /// Rows that failed or were cancelled, also when they are shown no more; one that is tried again is none of them.
 fn note_ends(ended_badly: &mut HashSet<i64>, rows: &[QueueRow]) {
     for row in rows {
-        if row.is_final() && row.state != State::Completed.as_str() {
+        if row.has_ended && row.state != State::Completed.as_str() {
             ended_badly.insert(row.id);
         } else {
             ended_badly.remove(&row.id);
@@ -164,8 +164,8 @@ fn note_ends(ended_badly: &mut HashSet<i64>, rows: &[QueueRow]) {
 
 /// A row that was shown is shown until somebody has seen its end.
 fn newest_ended(rows: &[QueueRow]) -> Vec<i64> {
-    let ended: Vec<i64> = rows.iter().filter(|row| row.is_final()).map(|row| row.id).collect();
-    let others = rows.iter().filter(|row| !row.is_final()).map(|row| row.id);
+    let ended: Vec<i64> = rows.iter().filter(|row| row.has_ended).map(|row| row.id).collect();
+    let others = rows.iter().filter(|row| !row.has_ended).map(|row| row.id);
     ended[ended.len().saturating_sub(MOST_ENDED)..].iter().copied().chain(others).collect()
 }
 
@@ -269,6 +269,7 @@ mod tests {
         let with = |state: &str| {
             let mut row = running(1);
             row.state = state.to_owned();
+            row.has_ended = state != "queued";
             [row, running(2)]
         };
         note_ends(&mut ended_badly, &with("failed"));
@@ -282,7 +283,7 @@ mod tests {
     #[test]
     fn what_has_ended_stays() {
         let mut ended = running(1);
-        ended.state = "failed".to_owned();
+        (ended.state, ended.has_ended) = ("failed".to_owned(), true);
         assert_eq!(newest_ended(&[ended, running(2)]), [1, 2]);
     }
 }
