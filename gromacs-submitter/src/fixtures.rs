@@ -271,6 +271,7 @@ pub(crate) fn job(phase: Phase, rung: i32) -> JobView {
         waiting_reason: None,
         failure_reason: None,
         message: Some("the operator's sentence".to_owned()),
+        has_forecast: false,
         rung: Some(rung),
         change_time: None,
         has_run: false,

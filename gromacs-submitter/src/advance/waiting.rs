@@ -98,7 +98,10 @@ pub(super) fn wait_for_room(mut status: RowStatus, input: &Input<'_>, job: &JobV
             | WaitingReason::NamespaceTerminating
             | WaitingReason::Refused,
         )
-        | None => wait(status, said(job), input),
+        | None => {
+            let reason = outlook(&status, rung, input, job);
+            wait(status, reason, input)
+        }
     };
     if step.action == Action::Settle && room_may_change(&step.status, rung, why, input, job) {
         let soon = later(input.now, ROOM_INTERVAL);
@@ -119,7 +122,8 @@ fn without_room(status: RowStatus, rung: i32, waited: f64, input: &Input<'_>, jo
         step_down(status, &found, "to wait longer would miss the deadline", input)
     } else if left > 0.0 {
         let due = later(input.now, Duration::from_secs_f64(left).min(WAITING_INTERVAL));
-        settle_until(status, Some(said(job)), due)
+        let reason = outlook(&status, rung, input, job);
+        settle_until(status, Some(reason), due)
     } else {
         fall_back(status, rung, &format!("no free capacity for {waited:.0} s"), input, job)
     }
@@ -141,6 +145,16 @@ fn is_refused_by_nodes(rung: i32, job: &JobView) -> bool {
     };
     let last = job.attempts.iter().rev().take_while(|attempt| attempt.rung == Some(rung));
     last.take_while(is_refusal).count() >= REFUSALS_TO_FALL_BACK
+}
+
+/// What the operator says, and behind its forecast of the start how long the rest takes then.
+fn outlook(status: &RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> String {
+    let current = find(input, rung).filter(|_| job.has_forecast);
+    let rest = current.and_then(|found| rest_seconds(input.row, status, found, input.ladder(), false));
+    match rest {
+        Some(seconds) => format!("{}, and then takes about {}", said(job), hours(seconds)),
+        None => said(job),
+    }
 }
 
 /// Nothing to do until the next event.
@@ -264,7 +278,8 @@ fn in_line(status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView) -> St
     let waited = job.waiting_since.map_or(0.0, |since| seconds_between(since, now));
     let may_change = !input.seen.room_is_taken && !was_changed_lately(job, now);
     let Some(found) = may_change.then(|| sooner(&status, rung, waited, input)).flatten() else {
-        return wait(status, said(job), input);
+        let reason = outlook(&status, rung, input, job);
+        return wait(status, reason, input);
     };
     let reason = format!(
         "has waited in line for {}, and would be done in {} with {}, for which there is capacity: takes that",
@@ -329,7 +344,8 @@ fn start_over(mut status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView
             Kind::Simulation | Kind::Command => "there is no smaller configuration",
             Kind::Calibration => "a calibration runs with no other configuration",
         };
-        return wait(status, format!("{}; {other}", said(job)), input);
+        let reason = format!("{}; {other}", outlook(&status, rung, input, job));
+        return wait(status, reason, input);
     }
     let time = status.private.next_lap_time.map_or_else(
         || {
@@ -342,7 +358,7 @@ fn start_over(mut status: RowStatus, rung: i32, input: &Input<'_>, job: &JobView
         status.private.next_lap_time = Some(time);
         let reason = format!(
             "{}; all {rungs} configurations were tried, over again from the largest at {time:.0}",
-            said(job)
+            outlook(&status, rung, input, job)
         );
         return settle_until(status, Some(reason), time.min(later(input.now, WAITING_INTERVAL)));
     }

@@ -30,8 +30,10 @@ pub struct JobView {
     pub waiting_reason: Option<WaitingReason>,
     /// Why it failed.
     pub failure_reason: Option<Reason>,
-    /// The operator's sentence.
+    /// The operator's sentence, and when it expects the start of what waits.
     pub message: Option<String>,
+    /// True if that ends with such a forecast.
+    pub has_forecast: bool,
     /// The configuration that its spec asks for.
     pub rung: Option<i32>,
     /// When the submitter last gave it another configuration.
@@ -119,6 +121,7 @@ impl JobView {
             waiting_reason: reason_of(condition::ADMITTED, "False").and_then(WaitingReason::from_name),
             failure_reason: reason_of(condition::FAILED, "True").map(Reason::from_name),
             message: said(foreseen(&status)),
+            has_forecast: status.expected_start.is_some(),
             rung: configurations.rung(generation, ladder, &job.spec.resources.requests),
             change_time: configurations.change_time(job),
             has_run: status.interrupted_count > 0 || !status.start_times.is_empty(),

@@ -37,6 +37,17 @@ fn short(scene: &mut Scene) {
 }
 
 #[test]
+fn behind_the_forecast_of_its_start_stands_how_long_it_takes_then() {
+    let mut scene = interrupted(2, WaitingReason::Suspended);
+    let job = scene.job.as_mut().expect("should be there");
+    job.message = Some("is suspended; it is expected to start between 10:00 and 12:00 UTC".to_owned());
+    job.has_forecast = true;
+    let step = scene.go();
+    let said = reason(&step);
+    assert!(said.ends_with("between 10:00 and 12:00 UTC, and then takes about 2.1 h"), "{said}");
+}
+
+#[test]
 fn after_an_interruption_it_grows_into_the_room_there_is() {
     let mut scene = interrupted(3, WaitingReason::BackingOff);
     free(&mut scene, 2000);
