@@ -1,4 +1,4 @@
-//! Development tasks of the project: `cargo xtask demo`, `test`, `versions`, `upgrade`, `walk`, `bench`, `fidelity`, `faults`,
+//! Development tasks of the project: `cargo xtask demo`, `test`, `versions`, `upgrade`, `walk`, `bench`, `fidelity`, `faults`, `fuzz`,
 //! `kernel`, `trace`, `ci`, `cluster`, `generate`, `release`.
 
 mod bench;
@@ -13,6 +13,7 @@ mod docs;
 mod faults;
 mod fidelity;
 mod forecast;
+mod fuzz;
 mod generate;
 mod images;
 mod install;
@@ -56,6 +57,7 @@ enum Task {
     Bench(bench::Arguments),
     Fidelity(fidelity::Arguments),
     Faults(faults::Arguments),
+    Fuzz(fuzz::Arguments),
     Kernel(kernel::Arguments),
     Trace(trace::Arguments),
     Ci(ci::Arguments),
@@ -90,6 +92,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Bench(arguments) => bench::run(&arguments),
         Task::Fidelity(arguments) => fidelity::run(&arguments),
         Task::Faults(arguments) => faults::run(&arguments),
+        Task::Fuzz(arguments) => fuzz::run(&arguments),
         Task::Kernel(arguments) => kernel::run(&arguments),
         Task::Trace(arguments) => trace::run(&arguments),
         Task::Ci(arguments) => ci::run(&arguments),
