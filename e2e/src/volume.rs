@@ -130,6 +130,14 @@ impl SmallVolume {
         self.exec(&["mount", "-o", &format!("remount,nr_inodes={most}"), "/small"]).await
     }
 
+    /// Puts a link of that name in its root.
+    ///
+    /// # Errors
+    /// If that cannot be done.
+    pub async fn link(&self, name: &str, target: &str) -> Result<()> {
+        self.exec(&["ln", "-s", target, &format!("/small/{name}")]).await
+    }
+
     /// Paths of what has this name, a pattern, here or on the volume of claim `simulations`.
     ///
     /// # Errors

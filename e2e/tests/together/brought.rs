@@ -1,7 +1,15 @@
 //! A chemist brings files from a laptop, has them computed, and is kept from what others need, with the command line and the
 //! rights of the page alone.
 
-use std::{fs, os::unix::fs::symlink, path::Path, process::Command};
+use std::{
+    fs,
+    io::Write as _,
+    os::unix::fs::symlink,
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::{
@@ -238,6 +246,98 @@ async fn a_volume_that_fills_takes_the_rest_later(
     until("what was on its way is removed", removed).await
 }
 
+/// Names that a shell, tar or find would read otherwise.
+const NAMES: [&str; 8] = ["-rf", "$(id).tpr", "*", ";x", "it's", "\"quoted\"", "back\\slash", "ü ☃"];
+
+/// As many as a long campaign has, in one command.
+const MANY: usize = 10_000;
+
+/// A name is only a name, however many there are, and what is there under it is not replaced.
+async fn names_are_only_names(alice: &Chemist, root: &str) -> Result<()> {
+    let odd = Path::new(root).join("odd");
+    for name in NAMES {
+        fs::create_dir_all(odd.join(name))?;
+        fs::write(odd.join(name).join(name), name)?;
+    }
+    let put = [&["put", "--root", root, "odd", "--to=-rf/$(id)"][..], &IMAGE].concat();
+    let printed = alice.good(&put).await?;
+    for name in NAMES {
+        ensure!(printed.contains(&format!("copied -rf/$(id)/odd/{name}/{name}")), "{name}: {printed}");
+    }
+    let again = alice.good(&put).await?;
+    ensure!(again.contains("copied 0 files, 0 bytes; 8 files had the same content already"), "{again}");
+
+    let campaign = Path::new(root).join("campaign");
+    fs::create_dir(&campaign)?;
+    for number in 0..MANY {
+        fs::write(campaign.join(format!("{number:05}.mdp")), format!("gen-seed = {number}"))?;
+    }
+    let put = [&["put", "--root", root, "campaign"][..], &IMAGE].concat();
+    let began = Instant::now();
+    let printed = alice.good(&put).await?;
+    println!("{MANY} files: {:.1?}", began.elapsed());
+    ensure!(printed.contains("copied 10,000 files"), "{}", printed.lines().last().unwrap_or_default());
+    fs::write(campaign.join("07000.mdp"), "gen-seed = 7001")?;
+    alice.refused(&put, &["campaign/07000.mdp on PersistentVolumeClaim simulations differs"]).await
+}
+
+/// Nothing is read from outside of the folder, and nothing is written behind a link of the volume.
+async fn nothing_leads_elsewhere(alice: &Chemist, small: &SmallVolume, root: &str) -> Result<()> {
+    let elsewhere = tempfile::tempdir()?;
+    fs::write(elsewhere.path().join("secret"), "of others")?;
+    symlink(elsewhere.path(), Path::new(root).join("elsewhere"))?;
+    let put =
+        |path, to, claim| [&["put", "--root", root, path, "--to", to, "--pvc", claim][..], &IMAGE].concat();
+    for (path, to, why) in [
+        ("../passwd", "in", "is not inside"),
+        ("/etc/passwd", "in", "is not inside"),
+        ("elsewhere", "in", "is not inside"),
+        ("elsewhere/secret", "in", "is not inside"),
+        ("water 1/notes.txt", "../in", "'..'"),
+        ("water 1/notes.txt", "/in", "relative"),
+    ] {
+        alice.refused(&put(path, to, SmallVolume::CLAIM), &[why]).await?;
+    }
+    small.link("etc", "/etc").await?;
+    small.link("up", "..").await?;
+    for to in ["etc", "up", "up/up"] {
+        alice.refused(&put("water 1/notes.txt", to, SmallVolume::CLAIM), &["is a symbolic link"]).await?;
+    }
+    Ok(())
+}
+
+/// A file that is written to all the time is not taken for whole, and the others come.
+async fn a_file_that_changes_is_not_taken_for_whole(alice: &Chemist, root: &str) -> Result<()> {
+    let folder = Path::new(root).join("written");
+    fs::create_dir(&folder)?;
+    fs::write(folder.join("done.xvg"), "1 2")?;
+    let changing = folder.join("md.log");
+    fs::write(&changing, "step 0")?;
+    let put = [&["put", "--root", root, "written"][..], &IMAGE].concat();
+    let ended = AtomicBool::new(false);
+    let writes = async {
+        // As long as the command reads, at whatever moment that is.
+        while !ended.load(Ordering::Relaxed) {
+            fs::OpenOptions::new().append(true).open(&changing)?.write_all(b"step\n")?;
+            tokio::task::yield_now().await;
+        }
+        anyhow::Ok(())
+    };
+    let copies = async {
+        let printed = alice.run(&put).await;
+        ended.store(true, Ordering::Relaxed);
+        printed
+    };
+    let (written, printed) = tokio::join!(writes, copies);
+    written?;
+    let printed = printed?;
+    ensure!(printed.code == Some(1) && printed.stderr.contains("written/md.log"), "{printed:?}");
+    ensure!(printed.stdout.contains("copied written/done.xvg"), "{printed:?}");
+    let again = alice.good(&put).await?;
+    ensure!(again.contains("copied 1 file") && again.contains("1 file had the same content"), "{again}");
+    Ok(())
+}
+
 /// More than the volume holds, or than the tenant may bring, is not begun.
 async fn too_much_is_refused(world: &World, alice: &Chemist, database: &Database, root: &str) -> Result<()> {
     fs::File::create(Path::new(root).join("large"))?.set_len(20 << 20)?;
@@ -269,6 +369,9 @@ fn a_chemist_brings_files_from_a_laptop_and_has_them_computed() {
         let small = SmallVolume::new(world, "monday/wässer-2/topol.tpr").await?;
         one_that_is_stopped_leaves_nothing(world, &alice, &small, root).await?;
         a_volume_that_fills_takes_the_rest_later(&alice, &small, root).await?;
+        nothing_leads_elsewhere(&alice, &small, root).await?;
+        a_file_that_changes_is_not_taken_for_whole(&alice, root).await?;
+        names_are_only_names(&alice, root).await?;
         too_much_is_refused(world, &alice, &database, root).await?;
         small.remove().await
     });
