@@ -33,6 +33,8 @@ pub mod users;
 pub mod volume;
 pub mod world;
 
+use std::hash::{BuildHasher, RandomState};
+
 pub use world::{World, run};
 
 /// Environment variable that names the kubeconfig of the cluster to test on.
@@ -58,4 +60,10 @@ pub const REPEAT: &str = "SCAVENGER_E2E_REPEAT";
 #[must_use]
 pub fn repetitions(modest: usize) -> usize {
     std::env::var(REPEAT).ok().and_then(|text| text.parse().ok()).unwrap_or(modest)
+}
+
+/// A number that nobody knows before: which simulation is interrupted, how, and when.
+#[must_use]
+pub fn random(below: usize) -> usize {
+    usize::try_from(RandomState::new().hash_one(0) % u64::try_from(below.max(1)).unwrap_or(1)).unwrap_or(0)
 }

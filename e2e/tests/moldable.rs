@@ -2,10 +2,7 @@
 //! from their checkpoints on whatever configuration is best then. They have the pool to themselves: how long an
 //! interrupted one waits at least is set so that there is time for another configuration.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    time::Duration,
-};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use k8s_openapi::api::core::v1::Pod;
@@ -19,7 +16,7 @@ use scavenger_e2e::{
     kubectl::kubectl,
     postgres::Database,
     queue::{Row, attempts, history, insert, is_complete_with, prepare_with, row},
-    repetitions,
+    random, repetitions,
     world::{ordinary_pod, run_within, until, until_within},
 };
 use scavenger_schema::names;
@@ -50,11 +47,6 @@ impl Plan {
             Self { simulations: 2, interruptions: 1, steps: 6_000 }
         }
     }
-}
-
-/// A number that nobody knows before: which simulation is interrupted, how, and when.
-fn random(below: usize) -> usize {
-    usize::try_from(RandomState::new().hash_one(0) % u64::try_from(below.max(1)).unwrap_or(1)).unwrap_or(0)
 }
 
 /// Sets the pool. A JSON patch, since in a merge patch null would mean the default.

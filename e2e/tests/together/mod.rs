@@ -22,6 +22,7 @@ mod results;
 mod row_life;
 mod row_options;
 mod sidecar;
+mod sweep;
 mod tenants;
 mod usage;
 mod verbs;
