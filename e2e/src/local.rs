@@ -22,7 +22,10 @@ use crate::{
 };
 
 /// One of our programs, built beside the operator's.
-pub(crate) fn program(name: &str) -> Result<PathBuf> {
+///
+/// # Errors
+/// If it was not built.
+pub fn program(name: &str) -> Result<PathBuf> {
     let operator = std::env::var_os(OPERATOR).with_context(|| format!("{OPERATOR} is not set"))?;
     let program = Path::new(&operator).with_file_name(name);
     ensure!(program.is_file(), "{} is missing; `cargo xtask test` builds it", program.display());

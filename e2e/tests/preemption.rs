@@ -1,7 +1,10 @@
 //! Who goes when others need the room, on a real cluster. The tests here share one pool with each other: they change
 //! only what concerns a resource of their own, or pods that ask for it.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, ensure};
 use jiff::{SignedDuration, Timestamp, tz::Offset};
@@ -9,11 +12,13 @@ use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::api::{Patch, PatchParams};
 use scavenger_e2e::{
     World,
+    local::program,
     room::{
         bring_pool, delete_all, delete_pod, has_reason, holding, in_mode_operator, interrupted, now,
         owner_of_class, patch_pool, pools, start, status, with_headroom,
     },
     run,
+    tool::Tool,
     world::until,
 };
 use scavenger_schema::{
@@ -22,6 +27,7 @@ use scavenger_schema::{
 };
 use scavenger_vocabulary::{Reason, WaitingReason, pool_condition};
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 #[test]
 #[ignore = "in `cargo xtask test --all`"]
@@ -49,6 +55,76 @@ fn the_cheapest_goes_before_others_need_its_room() {
             Ok(())
         })
         .await
+    });
+}
+
+/// Leaves 2 of 10 slots to ScavengerJobs.
+fn lower(slot: &str) -> Value {
+    json!({
+        "startThresholdOverrides": { slot: 0.2 },
+        "headroomTargetOverrides": { slot: 0.25 },
+        "interruptThresholdOverrides": { slot: 0.3 },
+    })
+}
+
+/// The ScavengerJobs of the namespace that a change of the pool interrupts, as the laboratory says.
+async fn foretold(world: &World, change: &Value) -> Result<Vec<(String, String)>> {
+    let folder = tempfile::tempdir()?;
+    let file = |name: &str| folder.path().join(name).to_string_lossy().into_owned();
+    let (live, pool) = (file("live.json"), file("new.yaml"));
+    fs::write(&live, Tool::of(None)?.good(&["snapshot"]).await?)?;
+    let mut new = serde_json::to_value(pools(world).get(names::DEFAULT_POOL).await?)?;
+    for (name, value) in change.as_object().context("no object")? {
+        new["spec"][name] = value.clone();
+    }
+    fs::write(&pool, new.to_string())?;
+    let simulate = ["simulate", "--snapshot", &live, "--pool", &pool, "--limit", "10000", "--output", "json"];
+    let output = Command::new(program("scavenger-laboratory")?).args(simulate).output().await?;
+    ensure!(output.status.success(), "{output:?}");
+    let page: Value = serde_json::from_slice(&output.stdout)?;
+    let text = |event: &Value, name: &str| event[name].as_str().unwrap_or_default().to_owned();
+    let mine = format!("{}/", world.namespace);
+    let events = page["events"].as_array().with_context(|| page.to_string())?;
+    let events = events.iter().filter(|event| event["dueTo"] == "change" && event["event"] == "Interrupted");
+    let events = events.map(|event| (text(event, "scavengerJob"), text(event, "reason")));
+    Ok(events.filter_map(|(name, why)| Some((name.strip_prefix(&mine)?.to_owned(), why))).collect())
+}
+
+#[test]
+#[ignore = "in `cargo xtask test --all`"]
+fn what_the_laboratory_says_of_a_change_comes_true() {
+    run("what-if", |world| async move {
+        world.claim("data").await?;
+        let slot = &world.slots(10).await?;
+        for (name, saves, restart_seconds) in
+            [("dear", false, 600), ("middling", false, 5), ("cheap", true, 5)]
+        {
+            let mut job = holding(name, slot, 2, saves);
+            job["spec"]["checkpoint"]["restartSeconds"] = json!(restart_seconds);
+            start(world, job).await?;
+        }
+        let change = lower(slot);
+        let mut foretold = foretold(world, &change).await?;
+        foretold.sort();
+        let expected = ["cheap", "middling"].map(|name| (name.to_owned(), "Headroom".to_owned()));
+        ensure!(foretold == expected, "{foretold:?}");
+
+        bring_pool(world, &change).await?;
+        let result = async {
+            for (name, reason) in foretold {
+                let why = interrupted(world, &name, 1).await?;
+                ensure!(why.to_string() == reason, "{name}: {why}");
+            }
+            // What was not foretold does not happen when the others have gone.
+            let dear = world.phase("dear", Phase::Running).await?;
+            ensure!(status(&dear).interrupted_count == 0, "{:?}", status(&dear));
+            anyhow::Ok(())
+        }
+        .await;
+        let names =
+            change.as_object().into_iter().flatten().map(|(name, _)| (name.clone(), json!({ slot: null })));
+        patch_pool(world, &Value::Object(names.collect())).await?;
+        result
     });
 }
 
