@@ -18,7 +18,8 @@ use scavenger_e2e::{
 use serde::Deserialize;
 use serde_json::Value;
 
-const STEPS: u32 = 2000;
+/// Enough that none ends before it is interrupted.
+const STEPS: u32 = 3000;
 
 /// They take some three minutes one after the other.
 const PATIENCE: Duration = Duration::from_secs(1800);
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(1800);
 /// What all of them begin with; their run inputs are made by the rows themselves.
 const INPUTS: &str = r#"
 cd /data/water
-sed 's/@NSTEPS@/2000/' /water/md.mdp > md.mdp
+sed 's/@NSTEPS@/3000/' /water/md.mdp > md.mdp
 gmx -quiet -nobackup editconf -f water.tpr -o box.gro
 cat > topol.top <<TOPOLOGY
 #include "oplsaa.ff/forcefield.itp"
