@@ -315,7 +315,7 @@ fn workload(options: &Simulate) -> Result<(String, Draw), Unusable> {
         let window = window(&options.window)?;
         let workload = openb::read(folder, window)?;
         let name = format!("openb, seconds {}, {} nodes", options.window, workload.nodes.len());
-        return Ok((name, with_scavengers(workload)));
+        return Ok((name, of_openb(workload)));
     }
     Err(Unusable("nothing to play: name --scenario, --trace, --openb or --snapshot".to_owned()))
 }
@@ -346,7 +346,7 @@ fn targets(options: &Targets) -> Result<()> {
     for (from, to) in options.openb.iter().flat_map(|_| WINDOWS) {
         let folder = options.openb.as_deref().unwrap_or(Path::new(""));
         let name = format!("openb {from}..{to}");
-        cases.push(Case { name, draw: with_scavengers(openb::read(folder, (from, to))?) });
+        cases.push(Case { name, draw: of_openb(openb::read(folder, (from, to))?) });
     }
     let Many { seeds, late, output, .. } = options.many;
     let threads = options.many.threads();
@@ -397,6 +397,15 @@ fn window(text: &str) -> Result<(i64, i64), Unusable> {
 
 /// ScavengerJobs in a trace that has none have work for this part of its cpu.
 const DRAWN_PERCENT: i64 = 40;
+
+fn of_openb(workload: Workload) -> Draw {
+    let draw = with_scavengers(workload);
+    Box::new(move |seed| {
+        let mut workload = draw(seed);
+        openb::draw_within_seconds(&mut workload, &mut crate::chance::Chance::new(seed, 5));
+        workload
+    })
+}
 
 fn with_scavengers(workload: Workload) -> Draw {
     if !workload.scavengers.is_empty() {

@@ -10,7 +10,10 @@ use scavenger_program::exit::Unusable;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{Node, Ordinary, Workload, read::finish};
-use crate::values::{Amounts, SECOND, Time};
+use crate::{
+    chance::Chance,
+    values::{Amounts, SECOND, Time},
+};
 
 /// The files of the trace, in one folder.
 const NODES: &str = "openb_node_list_all_node.csv";
@@ -81,6 +84,16 @@ fn pod(row: &PodRow, from: i64, to: i64) -> Option<Ordinary> {
         requests: Amounts::of_pod(row.cpu_milli, row.memory_mib, row.num_gpu),
         priority: if row.qos == "LS" { LATENCY_SENSITIVE } else { 0 },
     })
+}
+
+/// The trace has whole seconds: where within them a pod comes and ends is drawn. So is the order in which those are placed that
+/// were there when the window begins, since the trace has no nodes of theirs. In a full cluster that decides who waits later.
+pub fn draw_within_seconds(workload: &mut Workload, chance: &mut Chance) {
+    for pod in &mut workload.ordinary {
+        pod.arrival += chance.below(SECOND);
+        pod.duration += chance.below(SECOND);
+    }
+    workload.ordinary.sort_by_key(|pod| pod.arrival);
 }
 
 /// As few of the nodes, the largest first, as carry the highest load: GPUs first, and what is missing of cpu and memory then.
@@ -154,6 +167,30 @@ mod tests {
         assert_eq!(workload.nodes.len(), 1, "{:?}", workload.nodes);
         assert_eq!(workload.nodes[0].capacity.gpus, 8);
         assert_eq!(workload.length, 1_000_000_000);
+    }
+
+    #[test]
+    fn seeds_differ_within_the_seconds_of_the_trace() {
+        let folder = folder(SOME_NODES, SOME_PODS);
+        let whole = read(folder.path(), (1_000_000, 2_000_000)).unwrap();
+        let drawn = |seed| {
+            let mut workload = whole.clone();
+            draw_within_seconds(&mut workload, &mut Chance::new(seed, 4));
+            workload.ordinary
+        };
+        assert_eq!(drawn(1), drawn(1));
+        assert_ne!(drawn(1), drawn(2));
+        let seconds = |pods: &[Ordinary]| {
+            let mut seconds: Vec<_> = pods
+                .iter()
+                .map(|pod| (pod.arrival / SECOND, pod.duration / SECOND, pod.requests.cpu))
+                .collect();
+            seconds.sort_unstable();
+            seconds
+        };
+        assert_eq!(seconds(&drawn(1)), seconds(&whole.ordinary));
+        let first = |seed| drawn(seed)[0].priority;
+        assert!((1..20).any(|seed| first(seed) != first(1)), "who is placed first is drawn, too");
     }
 
     #[test]
