@@ -9,6 +9,20 @@ use serde_json::json;
 
 use crate::{World, world::until};
 
+/// Makes structure and topology of the box in /data/water, from which further run inputs can be made there: box.gro, topol.top.
+pub const SYSTEM: &str = r#"
+cd /data/water
+gmx -quiet -nobackup editconf -f water.tpr -o box.gro
+cat >topol.top <<TOPOLOGY
+#include "oplsaa.ff/forcefield.itp"
+#include "oplsaa.ff/spce.itp"
+[ system ]
+Water
+[ molecules ]
+SOL $(($(sed -n 2p box.gro) / 3))
+TOPOLOGY
+"#;
+
 /// Prints the checksum of each file.
 const SUMS: &str = r#"
 cd "$1"

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt, api::DeleteParams};
 use scavenger_e2e::{
     chemist::Chemist,
-    gromacs::computed_in,
+    gromacs::{SYSTEM, computed_in},
     queue::{attempts, prepare_with, row, state},
     run,
     world::until,
@@ -20,16 +20,6 @@ const FOLDERS: [&str; 4] = ["sim0", "sim1", "sim2", "sim3"];
 
 /// The same box at four temperatures.
 const REPLICAS: &str = r#"
-cd /data/water
-gmx -quiet -nobackup editconf -f water.tpr -o box.gro
-cat >topol.top <<TOPOLOGY
-#include "oplsaa.ff/forcefield.itp"
-#include "oplsaa.ff/spce.itp"
-[ system ]
-Water
-[ molecules ]
-SOL $(($(sed -n 2p box.gro) / 3))
-TOPOLOGY
 for number in 0 1 2 3; do
     mkdir "sim$number"
     sed "s/@NSTEPS@/3000/; s/^ref-t .*/ref-t = $((300 + 2 * number))/" /water/md.mdp >replica.mdp
@@ -48,7 +38,7 @@ async fn add(chemist: &Chemist, arguments: &[&str]) -> Result<i64> {
 #[ignore = "in `cargo xtask test --all`"]
 fn four_replicas_exchange_through_an_interruption_and_a_command_follows() {
     run("mpi", |world| async move {
-        let database = prepare_with(world, STEPS, REPLICAS).await?;
+        let database = prepare_with(world, STEPS, &[SYSTEM, REPLICAS].concat()).await?;
         let alice = Chemist::new(world, &database, "alice", true).await?;
         let exchange = ["--mdrun-options", "-replex 100"];
         let replicas = ["water/topol.tpr", "--max-cpu-millicores", "500", "--multidir"];

@@ -9,7 +9,7 @@ use kube::{ResourceExt, api::DeleteParams};
 use scavenger_e2e::{
     World,
     chemist::Chemist,
-    gromacs::computed,
+    gromacs::{SYSTEM, computed},
     postgres::Database,
     queue::{Row, prepare_with, state},
     random,
@@ -25,19 +25,7 @@ const STEPS: u32 = 3000;
 const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// What all of them begin with; their run inputs are made by the rows themselves.
-const INPUTS: &str = r#"
-cd /data/water
-sed 's/@NSTEPS@/3000/' /water/md.mdp > md.mdp
-gmx -quiet -nobackup editconf -f water.tpr -o box.gro
-cat > topol.top <<TOPOLOGY
-#include "oplsaa.ff/forcefield.itp"
-#include "oplsaa.ff/spce.itp"
-[ system ]
-Water
-[ molecules ]
-SOL $(($(sed -n 2p box.gro) / 3))
-TOPOLOGY
-"#;
+const SETTINGS: &str = "sed 's/@NSTEPS@/3000/' /water/md.mdp >md.mdp";
 
 const SWEEP: [&str; 17] = [
     "add",
@@ -98,7 +86,7 @@ async fn interrupt_each(world: &World, database: &Database, mut due: BTreeMap<i6
 #[ignore = "in `cargo xtask test --all`"]
 fn twenty_that_are_interrupted_at_random_complete_and_their_results_are_collected() {
     run_within(PATIENCE, "sweep", |world| async move {
-        let database = prepare_with(world, STEPS, INPUTS).await?;
+        let database = prepare_with(world, STEPS, &[SYSTEM, SETTINGS].concat()).await?;
         let alice = Chemist::new(world, &database, "alice", true).await?;
         let would = alice.good(&[&SWEEP[..], &["--dry-run"]].concat()).await?;
         ensure!(would.contains("water/T300.tpr") && would.contains("water/T319.tpr"), "{would}");
