@@ -65,6 +65,8 @@ pub struct Figures {
     pub ordinary_later_seconds: f64,
     /// See [`Self::ordinary_later_seconds`].
     pub ordinary_later_seconds_most: f64,
+    /// Ordinary pods that started more than a second earlier than without ScavengerJobs, which put other pods elsewhere.
+    pub ordinary_earlier: f64,
     /// Preemptions of ordinary pods beyond those without ScavengerJobs.
     pub ordinary_preemptions: f64,
     /// Ordinary pods that were preempted more often than without ScavengerJobs.
@@ -110,7 +112,8 @@ pub fn measure(world: &World<'_>, baseline: &Baseline) -> Figures {
     let hours = |amount: i64| amount as f64 / CORE_HOUR;
     let whole = (world.workload.capacity().cpu * world.workload.length) as f64;
     let of = |part: i64, of: i64| if of == 0 { f64::NAN } else { part as f64 / of as f64 };
-    let later = later(&tally.ordinary, baseline, world.workload);
+    let differences = differences(&tally.ordinary, baseline, world.workload);
+    let later: Vec<Time> = differences.iter().copied().filter(|later| *later > LATER).collect();
     let (waits, slowdowns) = waits(world);
     let sum: Time = later.iter().sum();
     let number = tally.ordinary.len();
@@ -140,19 +143,20 @@ pub fn measure(world: &World<'_>, baseline: &Baseline) -> Figures {
         ordinary_later_percent: 100.0 * later.len() as f64 / number.max(1) as f64,
         ordinary_later_seconds: sum as f64 / SECOND as f64 / later.len().max(1) as f64,
         ordinary_later_seconds_most: later.iter().max().map_or(0.0, |most| *most as f64 / SECOND as f64),
+        ordinary_earlier: differences.iter().filter(|later| **later < -LATER).count() as f64,
         ordinary_preemptions: (preempted(&tally.ordinary) - preempted(baseline)) as f64,
         ordinary_preempted_more: more.count() as f64,
     }
 }
 
-/// By how much ordinary pods started later, of those that did. One that never started has waited until the end.
-fn later(states: &[OrdinaryState], baseline: &Baseline, workload: &Workload) -> Vec<Time> {
+/// By how much each ordinary pod started later. One that never started has waited until the end.
+fn differences(states: &[OrdinaryState], baseline: &Baseline, workload: &Workload) -> Vec<Time> {
     let until_end = workload.ordinary.iter().map(|pod| workload.length - pod.arrival);
     let compared = states.iter().zip(baseline).zip(until_end);
-    let later = compared.map(|((with, without), until_end)| {
-        with.waited.unwrap_or(until_end) - without.waited.unwrap_or(until_end)
-    });
-    later.filter(|later| *later > LATER).collect()
+    let waited = |state: &OrdinaryState, until_end| state.waited.unwrap_or(until_end);
+    compared
+        .map(|((with, without), until_end)| waited(with, until_end) - waited(without, until_end))
+        .collect()
 }
 
 /// How long ScavengerJobs waited, and how much longer they took than their work.
@@ -200,6 +204,16 @@ impl Interval {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{values::Amounts, workload::Ordinary};
+
+    #[test]
+    fn one_that_never_starts_waits_until_the_end() {
+        let pod = Ordinary { arrival: 2000, duration: 1, requests: Amounts::default(), priority: 0 };
+        let workload = Workload { ordinary: vec![pod; 3], length: 10_000, ..Workload::default() };
+        let states = |waited: [Option<Time>; 3]| waited.map(|waited| OrdinaryState { waited, preempted: 0 });
+        let (with, without) = (states([Some(7), None, Some(100)]), states([Some(7), Some(3000), None]));
+        assert_eq!(differences(&with, &without.to_vec(), &workload), [0, 5000, -7900]);
+    }
 
     #[test]
     fn a_quantile_lies_between_its_neighbours() {
