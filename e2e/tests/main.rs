@@ -32,6 +32,7 @@ mod resize;
 mod stored;
 mod submitters;
 mod supervised;
+mod sweep;
 mod together;
 mod uninstall;
 mod unsupervised;

@@ -22,7 +22,6 @@ mod results;
 mod row_life;
 mod row_options;
 mod sidecar;
-mod sweep;
 mod tenants;
 mod usage;
 mod verbs;

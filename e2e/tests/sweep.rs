@@ -1,5 +1,5 @@
 //! Twenty simulations of one command, each with a temperature of its own, that are interrupted at random, and what is computed
-//! of all their results.
+//! of all their results. They have the cluster to themselves: whatever else waits would wait for all of them.
 
 use std::{collections::BTreeMap, fs, time::Duration};
 
