@@ -61,7 +61,7 @@ fn a_stream_of_files(stream: &[u8]) {
     let arrived = folder::unpack(stream, &target, &named(stream)).unwrap_or_default();
     for file in arrived {
         assert!(stays(&file.name), "{file:?}");
-        // Of two files of which one is a folder of the other, one cannot be kept.
+        // If the name of one file is that of another one's folder, only one of them can be kept.
         let _ = file.keep(true);
     }
     let left: Vec<_> = fs::read_dir(outer.path()).expect("should be there").flatten().collect();
