@@ -95,6 +95,36 @@ pub async fn pool_is_known(world: &World) -> Result<()> {
     .await
 }
 
+/// Start threshold, headroom target and interrupt threshold for `slot`, as a change of the pool's spec.
+#[must_use]
+pub fn thresholds(slot: &str, of: [Value; 3]) -> Value {
+    let [start, target, interrupt] = of;
+    json!({
+        "startThresholdOverrides": { slot: start },
+        "headroomTargetOverrides": { slot: target },
+        "interruptThresholdOverrides": { slot: interrupt },
+    })
+}
+
+/// Gives the pool these [`thresholds`] for the time of a test.
+///
+/// # Errors
+/// What the API server says, or the test.
+pub async fn with_thresholds<F>(
+    world: &World,
+    slot: &str,
+    of: [Value; 3],
+    test: impl FnOnce() -> F,
+) -> Result<()>
+where
+    F: Future<Output = Result<()>>,
+{
+    bring_pool(world, &thresholds(slot, of)).await?;
+    let result = test().await;
+    patch_pool(world, &thresholds(slot, [Value::Null, Value::Null, Value::Null])).await?;
+    result
+}
+
 /// Keeps 3 of 10 slots free once more than 8 are used.
 ///
 /// # Errors
@@ -103,17 +133,7 @@ pub async fn with_headroom<F>(world: &World, slot: &str, test: impl FnOnce() -> 
 where
     F: Future<Output = Result<()>>,
 {
-    let overrides = |start: Value, target: Value, interrupt: Value| {
-        json!({
-            "startThresholdOverrides": { slot: start },
-            "headroomTargetOverrides": { slot: target },
-            "interruptThresholdOverrides": { slot: interrupt },
-        })
-    };
-    bring_pool(world, &overrides(json!(0.5), json!(0.7), json!(0.8))).await?;
-    let result = test().await;
-    patch_pool(world, &overrides(Value::Null, Value::Null, Value::Null)).await?;
-    result
+    with_thresholds(world, slot, [json!(0.5), json!(0.7), json!(0.8)], test).await
 }
 
 /// A ScavengerJob that counts for a long time and holds `slots`; one that does not save loses what it counted since

@@ -15,7 +15,7 @@ use scavenger_e2e::{
     local::program,
     room::{
         bring_pool, delete_all, delete_pod, has_reason, holding, in_mode_operator, interrupted, now,
-        owner_of_class, patch_pool, pools, start, status, with_headroom,
+        owner_of_class, patch_pool, pools, start, status, thresholds, with_headroom, with_thresholds,
     },
     run,
     tool::Tool,
@@ -56,15 +56,6 @@ fn the_cheapest_goes_before_others_need_its_room() {
         })
         .await
     });
-}
-
-/// Leaves 2 of 10 slots to ScavengerJobs.
-fn lower(slot: &str) -> Value {
-    json!({
-        "startThresholdOverrides": { slot: 0.2 },
-        "headroomTargetOverrides": { slot: 0.25 },
-        "interruptThresholdOverrides": { slot: 0.3 },
-    })
 }
 
 /// The ScavengerJobs of the namespace that a change of the pool interrupts, as the laboratory says.
@@ -110,14 +101,14 @@ fn what_the_laboratory_says_of_a_change_comes_true() {
             job["spec"]["checkpoint"]["restartSeconds"] = json!(restart_seconds);
             start(world, job).await?;
         }
-        let change = lower(slot);
-        let mut foretold = foretold(world, &change).await?;
+        // Leaves 2 of 10 slots to ScavengerJobs.
+        let lower = [json!(0.2), json!(0.25), json!(0.3)];
+        let mut foretold = foretold(world, &thresholds(slot, lower.clone())).await?;
         foretold.sort();
         let expected = ["cheap", "middling"].map(|name| (name.to_owned(), "Headroom".to_owned()));
         ensure!(foretold == expected, "{foretold:?}");
 
-        bring_pool(world, &change).await?;
-        let result = async {
+        with_thresholds(world, slot, lower, || async {
             for (name, reason) in foretold {
                 let why = interrupted(world, &name, 1).await?;
                 ensure!(why.to_string() == reason, "{name}: {why}");
@@ -125,13 +116,9 @@ fn what_the_laboratory_says_of_a_change_comes_true() {
             // What was not foretold does not happen when the others have gone.
             let dear = world.phase("dear", Phase::Running).await?;
             ensure!(status(&dear).interrupted_count == 0, "{:?}", status(&dear));
-            anyhow::Ok(())
-        }
-        .await;
-        let names =
-            change.as_object().into_iter().flatten().map(|(name, _)| (name.clone(), json!({ slot: null })));
-        patch_pool(world, &Value::Object(names.collect())).await?;
-        result
+            Ok(())
+        })
+        .await
     });
 }
 
